@@ -1,0 +1,27 @@
+// MatrixOperator<T>: a sparse matrix as a LinearOperator, held as CSR(A) and as CSC(A) (= CSR of A^T), so that both products are
+// row-wise gathers of fixed order; or, with single storage, as CSR(A) alone.
+#pragma once
+
+#include <memory>
+
+#include "operator/csr_matrix.hpp"
+#include "operator/linear_operator.hpp"
+#include "operator/operator_options.hpp"
+
+namespace lsmr {
+
+template <class T>
+class MatrixOperator : public LinearOperator<T> {
+  public:
+    bool capturable() const override { return true; }
+    virtual const OperatorPlan& plan() const = 0;
+};
+
+// In host memory. The matrix is shared: where T is double and options.exponent is 0, the forward product reads it in place.
+template <class T>
+std::unique_ptr<MatrixOperator<T>> make_cpu_operator(std::shared_ptr<const CsrMatrix> a, const OperatorOptions& options = {});
+
+// Whether two stored orientations pay for the products that are expected: fewer than this and the transpose costs more than it saves.
+inline constexpr std::int64_t kFewProducts = 16;
+
+}  // namespace lsmr

@@ -1,0 +1,23 @@
+#include "operator/operator_options.hpp"
+
+namespace lsmr {
+
+const char* name(SpmvKind kind) {
+    switch (kind) {
+        case SpmvKind::automatic: return "auto";
+        case SpmvKind::own: return "own";
+        case SpmvKind::cusparse: return "cusparse";
+    }
+    return "";
+}
+
+const char* name(StorageKind kind) {
+    switch (kind) {
+        case StorageKind::automatic: return "auto";
+        case StorageKind::dual: return "dual";
+        case StorageKind::single: return "single";
+    }
+    return "";
+}
+
+}  // namespace lsmr
