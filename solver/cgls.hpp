@@ -1,0 +1,238 @@
+// CGLS: conjugate gradients on the normal equations of min ||b - A x||^2 + lambda^2 ||x - c||^2, without forming A^T A;
+// ||r|| falls monotonically, and the iterates are LSQR's.
+//
+// M. R. Hestenes, E. Stiefel (1952), in the form of A. Bjorck, "Numerical Methods for Least Squares Problems" (1996), 7.4,
+// DOI 10.1137/1.9781611971484.
+//
+// Per iteration: one product with A, one with A^T, updates of x and r, then of p. Storage: r, q (m), p, s, x (n).
+#pragma once
+
+#include <cmath>
+#include <limits>
+
+#include "solver/recurrence.hpp"
+
+namespace lsmr {
+
+template <class T>
+struct CglsRecurrence {
+    Coefficient<T> forward;    // q <- forward A p
+    Coefficient<T> zero;       // and nothing of the old q
+    Coefficient<T> adjoint;    // s <- adjoint A^T r + shrink s, s holding x - c
+    Coefficient<T> shrink;     // -lambda^2; 0 without damping: s is then not read
+    T step;                    // x <- x + step p;  r <- r - step q
+    T direction;               // p <- s + direction p
+
+    double sigma;
+    double lambda;
+    StopRules rules;
+    RecordRing ring;
+    Progress progress;
+
+    double gamma;         // ||s||^2
+    double largest_gain;  // max ||[A; lambda I] p||^2 / ||p||^2 so far: where ||A||_F is not known, its root stands for ||A||
+    StallWatch watch;
+
+    enum Stage { start_adjoint, after_forward, after_adjoint, host_stop };
+
+    // sigma, lambda scaled.
+    void prepare(double sigma_, double lambda_, const StopRules& rules_, const RecordRing& ring_, double /*x0_norm*/) {
+        sigma = sigma_;
+        lambda = lambda_;
+        rules = rules_;
+        ring = ring_;
+        step = 0;
+        set(forward, sigma);
+        set(zero, 0.0);
+        set(adjoint, sigma);
+        set(shrink, -square(lambda));
+    }
+
+    //   start_adjoint   sums = ||s||^2, ||r||^2, ||x||^2, ||x - c||^2
+    //   after_forward   sums = ||q||^2, ||p||^2
+    //   after_adjoint   sums = ||s||^2, ||r||^2, ||x||^2, ||x - c||^2     host_stop: code is the status to stop with
+    LSMR_HD void finish(int stage, const double* sums, int code) {
+        switch (stage) {
+            case start_adjoint: on_start(sums); break;
+            case after_forward: on_forward(sums); break;
+            case after_adjoint: on_adjoint(sums); break;
+            default:
+                if (!progress.stopped()) stop(code);
+        }
+    }
+
+    LSMR_HD void on_start(const double* sums) {
+        gamma = sums[0];
+        largest_gain = 0;
+        direction = 0;
+        step = 0;
+        take_norms(sums);
+        if (!is_finite(sums[1])) return fail(Suspect::beta, 0);
+        if (!is_finite(gamma)) return fail(Suspect::alpha, 0);
+        if (gamma == 0) return stop(static_cast<int>(Status::start_solves));
+        test();
+    }
+
+    LSMR_HD void on_forward(const double* sums) {
+        if (progress.stopped()) return;
+        const double delta = sums[0] + square(lambda) * sums[1];
+        if (!is_finite(delta)) return fail(Suspect::beta, progress.iteration + 1);
+        // p = A^T r + ... with A p = 0 cannot be unless p is 0: the products do not belong together.
+        if (!(delta > 0)) return stop(static_cast<int>(Status::breakdown));
+        step = static_cast<T>(gamma / delta);
+        // As T holds it: in fp32 a finite double may be too large.
+        if (!is_finite(static_cast<double>(step))) return fail(Suspect::coefficients, progress.iteration + 1);
+        largest_gain = delta > largest_gain * sums[1] ? delta / sums[1] : largest_gain;
+    }
+
+    LSMR_HD void on_adjoint(const double* sums) {
+        if (progress.stopped()) return;
+        const double gamma_new = sums[0];
+        ++progress.iteration;
+        direction = static_cast<T>(gamma_new / gamma);
+        gamma = gamma_new;
+        take_norms(sums);
+        publish();
+        // Where only ||r|| or ||s|| is not finite, x took a finite step and stands: this iteration counts.
+        if (!is_finite(sums[2])) return fail(Suspect::iterate, progress.iteration);
+        if (!is_finite(sums[1])) return fail(Suspect::beta, progress.iteration);
+        if (!is_finite(gamma)) return fail(Suspect::alpha, progress.iteration);
+        test();
+    }
+
+  private:
+    LSMR_HD void take_norms(const double* sums) {
+        progress.r_norm = std::sqrt(sums[1] + square(lambda) * sums[3]);
+        progress.ar_norm = std::sqrt(sums[0]);
+        progress.x_norm = std::sqrt(sums[2]);
+        progress.a_norm = rules.a_norm > 0 ? rules.a_norm : std::sqrt(largest_gain);
+        progress.cond = std::numeric_limits<double>::quiet_NaN();
+    }
+    LSMR_HD void publish() {
+        ring.put({progress.iteration, progress.r_norm, progress.ar_norm, progress.a_norm, progress.cond, progress.x_norm, 0, 0, 0});
+        progress.published = progress.iteration;
+    }
+    LSMR_HD void test() {
+        const int code = stop_code(rules, {progress.iteration, progress.r_norm, progress.ar_norm, progress.a_norm, progress.cond, progress.x_norm}, watch);
+        if (code != kGoOn) stop(code);
+    }
+    LSMR_HD void stop(int code) {
+        progress.code = code;
+        progress.finished = true;
+        step = 0;  // iterations that are still queued leave x as it is
+    }
+    LSMR_HD void fail(Suspect suspect, std::int64_t iteration) {
+        progress.suspect = suspect;
+        progress.suspect_iteration = iteration;
+        stop(static_cast<int>(Status::non_finite));
+    }
+};
+
+// x <- x + step p;  s <- x - c where there is damping (c null: zero);  sums = ||x||^2, ||x - c||^2. n-vectors.
+template <class T>
+struct CglsUpdateX {
+    const CglsRecurrence<T>* r;
+    const T* p;
+    const T* center;
+    T* x;
+    T* s;
+    static constexpr int kSums = 2;
+
+    struct Coefficients {
+        T step;
+        bool damped;
+    };
+    LSMR_HD Coefficients load() const { return {r->step, r->lambda > 0}; }
+    LSMR_HD void operator()(std::int64_t j, const Coefficients& k, double* sums) const {
+        const T xj = k.step != T(0) ? x[j] + k.step * p[j] : x[j];
+        x[j] = xj;
+        sums[0] += static_cast<double>(xj) * static_cast<double>(xj);
+        if (k.damped) {
+            const T from_center = center ? xj - center[j] : xj;
+            s[j] = from_center;
+            sums[1] += static_cast<double>(from_center) * static_cast<double>(from_center);
+        }
+    }
+};
+
+// r <- r - step q;  sums[0] = ||r||^2. m-vectors.
+template <class T>
+struct CglsUpdateR {
+    const CglsRecurrence<T>* recurrence;
+    const T* q;
+    T* r;
+    static constexpr int kSums = 1;
+
+    struct Coefficients {
+        T step;
+    };
+    LSMR_HD Coefficients load() const { return {recurrence->step}; }
+    LSMR_HD void operator()(std::int64_t i, const Coefficients& k, double* sums) const {
+        const T ri = k.step != T(0) ? r[i] - k.step * q[i] : r[i];
+        r[i] = ri;
+        sums[0] += static_cast<double>(ri) * static_cast<double>(ri);
+    }
+};
+
+// p <- s + direction p;  sums[0] = ||p||^2. n-vectors. direction = 0: p is not read.
+template <class T>
+struct CglsDirection {
+    const CglsRecurrence<T>* r;
+    const T* s;
+    T* p;
+    static constexpr int kSums = 1;
+
+    struct Coefficients {
+        T direction;
+    };
+    LSMR_HD Coefficients load() const { return {r->direction}; }
+    LSMR_HD void operator()(std::int64_t j, const Coefficients& k, double* sums) const {
+        const T pj = k.direction != T(0) ? s[j] + k.direction * p[j] : s[j];
+        p[j] = pj;
+        sums[0] += static_cast<double>(pj) * static_cast<double>(pj);
+    }
+};
+
+template <class T>
+struct Cgls {
+    using Value = T;
+    using Recurrence = CglsRecurrence<T>;
+    static constexpr int kRowVectors = 2;  // r, q
+    static constexpr int kColVectors = 2;  // p, s, beside x
+    static constexpr bool kDampsAnyStart = true;
+
+    struct Vectors {
+        T* r;
+        T* q;
+        T* p;
+        T* s;
+        T* x;
+    };
+    template <class Backend>
+    static Vectors vectors(Backend& backend, T* x) {
+        return {backend.row_vector(0), backend.row_vector(1), backend.col_vector(0), backend.col_vector(1), x};
+    }
+
+    // w.r holds b - A x; x the start. step is 0, so the updates only measure.
+    template <class Backend>
+    static void start(Backend& backend, const Vectors& w, Recurrence* r, const T* center) {
+        backend.elementwise(backend.cols(), CglsUpdateX<T>{r, w.p, center, w.x, w.s}, 2);
+        backend.elementwise(backend.rows(), CglsUpdateR<T>{r, w.q, w.r}, 1);
+        backend.adjoint(r, &r->adjoint, w.r, &r->shrink, w.s, 0);
+        backend.finish(r, Recurrence::start_adjoint, 4);
+        backend.elementwise(backend.cols(), CglsDirection<T>{r, w.s, w.p}, 1);
+    }
+
+    template <class Backend>
+    static void iterate(Backend& backend, const Vectors& w, Recurrence* r, const T* center) {
+        backend.forward(r, &r->forward, w.p, &r->zero, w.q, 0);
+        backend.finish(r, Recurrence::after_forward, 2);  // slot 1 holds ||p||^2 from the last direction
+        backend.elementwise(backend.cols(), CglsUpdateX<T>{r, w.p, center, w.x, w.s}, 2);
+        backend.elementwise(backend.rows(), CglsUpdateR<T>{r, w.q, w.r}, 1);
+        backend.adjoint(r, &r->adjoint, w.r, &r->shrink, w.s, 0);
+        backend.finish(r, Recurrence::after_adjoint, 4);
+        backend.elementwise(backend.cols(), CglsDirection<T>{r, w.s, w.p}, 1);
+    }
+};
+
+}  // namespace lsmr

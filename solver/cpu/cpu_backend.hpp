@@ -1,0 +1,205 @@
+// The CPU executor: runs the text of a method at once, in host memory. See solver/driver.hpp for what a backend offers.
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+#include <cstring>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "memory/error.hpp"
+#include "memory/host_buffer.hpp"
+#include "operator/cpu/csr_kernels.hpp"
+#include "operator/stacked_operator.hpp"
+#include "solver/power_of_two.hpp"
+#include "solver/recurrence.hpp"
+#include "solver/vector_steps.hpp"
+
+namespace lsmr {
+
+template <class T>
+class CpuBackend {
+  public:
+    using Value = T;
+    static constexpr Space kSpace = Space::host;
+
+    explicit CpuBackend(const LinearOperator<T>& a)
+        : base_(a), workspace_(a.make_workspace(nullptr)), one_(std::make_unique<Coefficient<T>>()) {
+        set(*one_, 1.0);
+    }
+
+    // --- operator ---
+    const LinearOperator<T>& base_operator() const { return base_; }
+    // In its scope the steps of a method use the stack in place of the operator (null: no change). product() and
+    // adjoint_product() always use the operator.
+    class StackScope {
+      public:
+        StackScope(CpuBackend& backend, const LinearOperator<T>* stack) : backend_(backend) {
+            backend.stack_ = stack;
+            if (stack) backend.stack_workspace_ = stack->make_workspace(nullptr);
+        }
+        ~StackScope() {
+            backend_.stack_ = nullptr;
+            backend_.stack_workspace_.reset();
+        }
+        StackScope(const StackScope&) = delete;
+        StackScope& operator=(const StackScope&) = delete;
+
+      private:
+        CpuBackend& backend_;
+    };
+    std::int64_t rows() const { return current().rows(); }
+    std::int64_t cols() const { return base_.cols(); }
+    Scalar<T> one() const { return one_.get(); }
+    std::unique_ptr<LinearOperator<T>> scaled_identity(std::int64_t n, double lambda) const {
+        return make_cpu_scaled_identity<T>(n, lambda);
+    }
+
+    // --- vectors, kept between solves; the content of one that must grow is lost ---
+    T* row_vector(std::size_t k) { return vector(row_vectors_, k, rows()); }
+    T* col_vector(std::size_t k) { return vector(col_vectors_, k, cols()); }
+    void zero(T* p, std::int64_t n) { std::fill(p, p + n, T(0)); }
+    // dst <- 2^exponent src, from and to fp64 host memory.
+    void upload(T* dst, const double* src, std::int64_t n, int exponent) {
+        const PowerOfTwo scale(exponent);
+#pragma omp parallel for schedule(static) if (cpu::VectorChunks(n).count > 1)
+        for (std::int64_t i = 0; i < n; ++i) dst[i] = static_cast<T>(scale(src[i]));
+    }
+    void download(double* dst, const T* src, std::int64_t n, int exponent) {
+        const PowerOfTwo scale(exponent);
+#pragma omp parallel for schedule(static) if (cpu::VectorChunks(n).count > 1)
+        for (std::int64_t i = 0; i < n; ++i) dst[i] = scale(static_cast<double>(src[i]));
+    }
+
+    // --- steps of a method; r lies in host memory ---
+    template <class R>
+    void forward(const R* r, Scalar<T> a, const T* x, Scalar<T> b, T* y, std::size_t slot) {
+        if (r->progress.stopped()) return;
+        current().apply(a, x, b, y, current_workspace(), begin_slot(slot, current().max_partials()));
+    }
+    template <class R>
+    void adjoint(const R* r, Scalar<T> a, const T* x, Scalar<T> b, T* y, std::size_t slot) {
+        if (r->progress.stopped()) return;
+        current().apply_adjoint(a, x, b, y, current_workspace(), begin_slot(slot, current().max_partials()));
+    }
+    // y <- a A x + b y, outside of a recurrence.
+    void product(double a, const T* x, double b, T* y) {
+        const auto [ca, cb] = coefficients(a, b);
+        base_.apply(&ca, x, &cb, y, *workspace_, nullptr);
+    }
+    void adjoint_product(double a, const T* x, double b, T* y) {
+        const auto [ca, cb] = coefficients(a, b);
+        base_.apply_adjoint(&ca, x, &cb, y, *workspace_, nullptr);
+    }
+
+    // f(i, coefficients, sums) for i < n; its F::kSums sums go to the slots from `slot` on.
+    template <class F>
+    void elementwise(std::int64_t n, const F& f, std::size_t slot) {
+        const cpu::VectorChunks chunks(n);
+        double* partials[F::kSums];
+        for (int s = 0; s < F::kSums; ++s) {
+            NormPartials* list = begin_slot(slot + static_cast<std::size_t>(s), kMaxPartials);
+            list->count = static_cast<std::int32_t>(chunks.count);
+            partials[s] = list->sums;
+        }
+        const auto coefficients = f.load();
+#pragma omp parallel for schedule(static) if (chunks.count > 1)
+        for (std::int64_t c = 0; c < chunks.count; ++c) {
+            double sums[F::kSums] = {};
+            for (std::int64_t i = c * chunks.length; i < std::min(n, (c + 1) * chunks.length); ++i) f(i, coefficients, sums);
+            for (int s = 0; s < F::kSums; ++s) partials[s][c] = sums[s];
+        }
+    }
+    // Partial sums of ||p||^2 into a slot.
+    void norm(std::int64_t n, const T* p, std::size_t slot) { elementwise(n, SquaredNorm<T>{p}, slot); }
+    // ||p||, at once.
+    double norm_now(std::int64_t n, const T* p) {
+        norm(n, p, 0);
+        return std::sqrt(sum(0));
+    }
+    // max |p_i|, infinite or NaN where an element is.
+    double max_abs_now(std::int64_t n, const T* p) {
+        double largest = 0;
+        for (std::int64_t i = 0; i < n; ++i) {
+            const double magnitude = std::abs(static_cast<double>(p[i]));
+            if (!(magnitude <= largest)) largest = magnitude;
+        }
+        return largest;
+    }
+
+    template <class R>
+    void finish(R* r, int stage, std::size_t slots) {
+        double sums[kSlots] = {};
+        for (std::size_t s = 0; s < slots; ++s) sums[s] = sum(s);
+        r->finish(stage, sums, kGoOn);
+    }
+
+    // --- running ---
+    RecordRing ring() {
+        if (ring_.empty()) ring_ = HostBuffer<IterationRecord>(1);
+        return {ring_.data(), ring_.size()};
+    }
+    template <class R>
+    R* put_state(const R& state) {
+        static_assert(std::is_trivially_copyable_v<R>);
+        if (state_.size() < static_cast<std::int64_t>(sizeof(R))) state_ = HostBuffer<std::byte>(sizeof(R));
+        std::memcpy(state_.data(), &state, sizeof(R));
+        return reinterpret_cast<R*>(state_.data());
+    }
+
+    // Starts and iterates until the recurrence has finished. poll(progress, ring) is called after every iteration and returns a
+    // status to stop with, or kGoOn.
+    template <class Method, class Poll>
+    Progress run(const typename Method::Vectors& w, typename Method::Recurrence* r, const T* center, Poll&& poll) {
+        Method::start(*this, w, r, center);
+        for (;;) {
+            const int code = poll(r->progress, ring());
+            if (code != kGoOn) r->finish(Method::Recurrence::host_stop, nullptr, code);
+            if (r->progress.finished) return r->progress;
+            Method::iterate(*this, w, r, center);
+        }
+    }
+
+  private:
+    static constexpr std::size_t kSlots = 4;
+
+    T* vector(std::vector<HostBuffer<T>>& list, std::size_t k, std::int64_t n) {
+        if (list.size() <= k) list.resize(k + 1);
+        if (list[k].size() < n) list[k] = HostBuffer<T>(n);
+        return list[k].data();
+    }
+    NormPartials* begin_slot(std::size_t slot, std::int32_t capacity) {
+        if (partials_[slot].size() < capacity) partials_[slot] = HostBuffer<double>(capacity);
+        lists_[slot] = {partials_[slot].data(), 0};
+        return &lists_[slot];
+    }
+    double sum(std::size_t slot) const {
+        double total = 0;
+        for (std::int32_t i = 0; i < lists_[slot].count; ++i) total += lists_[slot].sums[i];
+        return total;
+    }
+    static std::pair<Coefficient<T>, Coefficient<T>> coefficients(double a, double b) {
+        std::pair<Coefficient<T>, Coefficient<T>> both;
+        set(both.first, a);
+        set(both.second, b);
+        return both;
+    }
+    const LinearOperator<T>& current() const { return stack_ ? *stack_ : base_; }
+    Workspace& current_workspace() { return stack_ ? *stack_workspace_ : *workspace_; }
+
+    const LinearOperator<T>& base_;
+    std::unique_ptr<Workspace> workspace_;
+    const LinearOperator<T>* stack_ = nullptr;
+    std::unique_ptr<Workspace> stack_workspace_;
+    std::unique_ptr<Coefficient<T>> one_;
+    std::vector<HostBuffer<T>> row_vectors_;
+    std::vector<HostBuffer<T>> col_vectors_;
+    HostBuffer<double> partials_[kSlots];
+    NormPartials lists_[kSlots];
+    HostBuffer<IterationRecord> ring_;
+    HostBuffer<std::byte> state_;
+};
+
+}  // namespace lsmr

@@ -1,0 +1,114 @@
+#include <omp.h>
+
+#include <chrono>
+#include <cmath>
+
+#include "operator/matrix_operator.hpp"
+#include "solver/cpu/cpu_backend.hpp"
+#include "solver/drive_matrix.hpp"
+#include "solver/solve.hpp"
+
+namespace lsmr {
+namespace detail {
+namespace {
+
+// --threads for the time of a call; the caller's setting comes back after.
+class ThreadScope {
+  public:
+    explicit ThreadScope(int threads) : previous_(omp_get_max_threads()) {
+        if (threads > 0) omp_set_num_threads(threads);
+    }
+    ~ThreadScope() { omp_set_num_threads(previous_); }
+    ThreadScope(const ThreadScope&) = delete;
+    ThreadScope& operator=(const ThreadScope&) = delete;
+
+  private:
+    int previous_;
+};
+
+template <class T>
+class CpuEngine final : public Engine {
+  public:
+    CpuEngine(const EngineMatrix& a, const PrepareOptions& options) : a_(a), options_(options) {
+        const auto start = std::chrono::steady_clock::now();
+        const ThreadScope threads(options.threads);
+        OperatorOptions operator_options;
+        operator_options.spmv = options.spmv;
+        operator_options.storage = options.storage;
+        operator_options.deterministic = options.deterministic;
+        operator_options.expected_products = options.expected_products;
+        // fp32 is scaled before it is narrowed.
+        constexpr bool kNarrow = sizeof(T) < sizeof(double);
+        operator_options.exponent = kNarrow ? -binary_exponent(a.max_abs) : 0;
+        operator_ = make_cpu_operator<T>(a.working, operator_options);
+        backend_ = std::make_unique<CpuBackend<T>>(*operator_);
+        if (kNarrow) audit_ = std::make_unique<HostAudit>(*a.working);
+        info_.device = DeviceKind::cpu;
+        info_.device_name = "CPU";
+        info_.plan = operator_->plan();
+        info_.threads = omp_get_max_threads();
+        info_.setup_seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+    }
+
+    SolveResult solve(std::span<const double> b, std::span<double> x, const SolveOptions& options, bool use_x0,
+                      Observer* observer) override {
+        const ThreadScope threads(options_.threads);
+        const DriveProblem problem = drive_problem(a_, b, x, use_x0, audit_.get());
+        return drive(*backend_, problem, options, resolved_conlim(options, options_.precision), observer);
+    }
+    const CsrMatrix& matrix() const override { return *a_.original; }
+    const PreparedInfo& info() const override { return info_; }
+    MemoryUse memory() const override { return {}; }
+
+  private:
+    EngineMatrix a_;
+    PrepareOptions options_;
+    std::unique_ptr<MatrixOperator<T>> operator_;
+    std::unique_ptr<CpuBackend<T>> backend_;
+    std::unique_ptr<HostAudit> audit_;
+    PreparedInfo info_;
+};
+
+}  // namespace
+
+std::unique_ptr<Engine> make_cpu_engine(const EngineMatrix& a, const PrepareOptions& options) {
+    if (options.precision == Precision::fp64) return std::make_unique<CpuEngine<double>>(a, options);
+    return std::make_unique<CpuEngine<float>>(a, options);
+}
+
+}  // namespace detail
+
+template <class T>
+SolveResult solve(const LinearOperator<T>& a, std::span<const T> b, std::span<T> x, const SolveOptions& options, bool use_x0,
+                  Observer* observer) {
+    check_options(options);
+    if (a.space() != Space::host) throw InputError("solve: this operator works on the GPU; its vectors must lie there too");
+    if (static_cast<std::int64_t>(b.size()) != a.rows() || static_cast<std::int64_t>(x.size()) != a.cols()) {
+        throw InputError(fmt::format("solve: b has {} entries and x {}, A is {} x {}", b.size(), x.size(), a.rows(), a.cols()));
+    }
+    const std::vector<double> b_wide(b.begin(), b.end());
+    std::vector<double> x_wide(x.begin(), x.end());
+    check_finite(b_wide, "b");
+    if (use_x0) check_finite(x_wide, "x0");
+    CpuBackend<T> backend(a);
+    DriveProblem problem;
+    problem.b = b_wide;
+    problem.x = x_wide;
+    problem.use_x0 = use_x0;
+    const Precision precision = sizeof(T) == sizeof(double) ? Precision::fp64 : Precision::fp32;
+    const auto hand_over = [&] { std::transform(x_wide.begin(), x_wide.end(), x.begin(), [](double v) { return static_cast<T>(v); }); };
+    try {
+        const SolveResult result = detail::drive(backend, problem, options, resolved_conlim(options, precision), observer);
+        hand_over();
+        return result;
+    } catch (...) {
+        hand_over();
+        throw;
+    }
+}
+template SolveResult solve(const LinearOperator<double>&, std::span<const double>, std::span<double>, const SolveOptions&, bool,
+                           Observer*);
+template SolveResult solve(const LinearOperator<float>&, std::span<const float>, std::span<float>, const SolveOptions&, bool,
+                           Observer*);
+
+}  // namespace lsmr

@@ -1,0 +1,250 @@
+// The CUDA executor: runs the text of a method as kernels on one stream. Scalars stay on the device; the host does not wait inside an
+// iteration. It queues batches of iterations and looks at the progress of the batch before, while the next one runs.
+// See solver/driver.hpp for what a backend offers.
+#pragma once
+
+#include <chrono>
+#include <cmath>
+#include <memory>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "memory/device_buffer.hpp"
+#include "operator/cuda/cuda_operators.hpp"
+#include "operator/cuda/uploader.hpp"
+#include "operator/cuda/vector_kernels.hpp"
+#include "operator/stacked_operator.hpp"
+#include "solver/cuda/recurrence_kernels.hpp"
+#include "solver/power_of_two.hpp"
+#include "solver/recurrence.hpp"
+#include "solver/vector_steps.hpp"
+
+namespace lsmr {
+
+template <class T>
+class CudaBackend {
+  public:
+    using Value = T;
+
+    CudaBackend(const LinearOperator<T>& a, CudaContext& context)
+        : base_(a), context_(context), workspace_(a.make_workspace(&context)), uploader_(context), constants_(context, kConstants) {
+        set_constant(kOne, 1.0);
+        for (cudaEvent_t& event : events_) LSMR_CHECK(cudaEventCreateWithFlags(&event, cudaEventDisableTiming));
+    }
+    ~CudaBackend() {
+        LSMR_CHECK_NOTHROW(cudaStreamSynchronize(context_.stream()));
+        for (cudaEvent_t event : events_) LSMR_CHECK_NOTHROW(cudaEventDestroy(event));
+    }
+    CudaBackend(const CudaBackend&) = delete;
+    CudaBackend& operator=(const CudaBackend&) = delete;
+
+    // --- operator ---
+    const LinearOperator<T>& base_operator() const { return base_; }
+    // In its scope the steps of a method use the stack in place of the operator (null: no change). product() and
+    // adjoint_product() always use the operator.
+    class StackScope {
+      public:
+        StackScope(CudaBackend& backend, const LinearOperator<T>* stack) : backend_(backend) {
+            backend.stack_ = stack;
+            if (stack) backend.stack_workspace_ = stack->make_workspace(&backend.context_);
+        }
+        ~StackScope() {
+            backend_.stack_ = nullptr;
+            backend_.stack_workspace_.reset();
+        }
+        StackScope(const StackScope&) = delete;
+        StackScope& operator=(const StackScope&) = delete;
+
+      private:
+        CudaBackend& backend_;
+    };
+    std::int64_t rows() const { return current().rows(); }
+    std::int64_t cols() const { return base_.cols(); }
+    Scalar<T> one() const { return constant(kOne); }
+    std::unique_ptr<LinearOperator<T>> scaled_identity(std::int64_t n, double lambda) const {
+        return make_cuda_scaled_identity<T>(n, lambda);
+    }
+
+    // --- vectors, kept between solves; the content of one that must grow is lost ---
+    T* row_vector(std::size_t k) { return vector(row_vectors_, k, rows()); }
+    T* col_vector(std::size_t k) { return vector(col_vectors_, k, cols()); }
+    void zero(T* p, std::int64_t n) {
+        if (n > 0) LSMR_CHECK(cudaMemsetAsync(p, 0, static_cast<std::size_t>(n) * sizeof(T), stream()));
+    }
+    // dst <- 2^exponent src, src in fp64 host memory, which is free again at return.
+    void upload(T* dst, const double* src, std::int64_t n, int exponent) {
+        const PowerOfTwo scale(exponent);
+        uploader_(dst, src, n, [scale](double value) { return static_cast<T>(scale(value)); });
+    }
+    // Waits.
+    void download(double* dst, const T* src, std::int64_t n, int exponent) {
+        const PowerOfTwo scale(exponent);
+        if (staging_.size() == 0) staging_ = PinnedBuffer<T>(kStaging);
+        for (std::int64_t begin = 0; begin < n; begin += kStaging) {
+            const std::int64_t count = std::min(kStaging, n - begin);
+            LSMR_CHECK(cudaMemcpyAsync(staging_.data(), src + begin, static_cast<std::size_t>(count) * sizeof(T), cudaMemcpyDeviceToHost, stream()));
+            context_.synchronize();
+            for (std::int64_t i = 0; i < count; ++i) dst[begin + i] = scale(static_cast<double>(staging_[i]));
+        }
+    }
+
+    // --- steps of a method; r lies in device memory and is not read here ---
+    template <class R>
+    void forward(const R*, Scalar<T> a, const T* x, Scalar<T> b, T* y, std::size_t slot) {
+        current().apply(a, x, b, y, current_workspace(), begin_slot(slot, current().max_partials()));
+    }
+    template <class R>
+    void adjoint(const R*, Scalar<T> a, const T* x, Scalar<T> b, T* y, std::size_t slot) {
+        current().apply_adjoint(a, x, b, y, current_workspace(), begin_slot(slot, current().max_partials()));
+    }
+    // y <- a A x + b y, outside of a recurrence.
+    void product(double a, const T* x, double b, T* y) {
+        set_constant(kA, a);
+        set_constant(kB, b);
+        base_.apply(constant(kA), x, constant(kB), y, *workspace_, nullptr);
+    }
+    void adjoint_product(double a, const T* x, double b, T* y) {
+        set_constant(kA, a);
+        set_constant(kB, b);
+        base_.apply_adjoint(constant(kA), x, constant(kB), y, *workspace_, nullptr);
+    }
+    template <class F>
+    void elementwise(std::int64_t n, const F& f, std::size_t slot) {
+        cuda::SumTargets targets;
+        for (int s = 0; s < F::kSums; ++s) {
+            NormPartials* list = begin_slot(slot + static_cast<std::size_t>(s), kMaxPartials);
+            list->count = cuda::vector_blocks(n);
+            targets.sums[s] = list->sums;
+        }
+        cuda::launch_elementwise(n, f, targets, stream());
+    }
+    void norm(std::int64_t n, const T* p, std::size_t slot) { elementwise(n, SquaredNorm<T>{p}, slot); }
+    // Waits.
+    double norm_now(std::int64_t n, const T* p) {
+        norm(n, p, 0);
+        const NormPartials& list = lists_[0];
+        std::vector<double> sums(static_cast<std::size_t>(list.count));
+        LSMR_CHECK(cudaMemcpyAsync(sums.data(), list.sums, sums.size() * sizeof(double), cudaMemcpyDeviceToHost, stream()));
+        context_.synchronize();
+        double total = 0;
+        for (double sum : sums) total += sum;
+        return std::sqrt(total);
+    }
+    double max_abs_now(std::int64_t n, const T* p) {
+        DeviceBuffer<double> result(context_, 1);
+        LSMR_CHECK(cudaMemsetAsync(result.data(), 0, sizeof(double), stream()));
+        cuda::launch_max_abs(n, p, result.data(), stream());
+        double host = 0;
+        LSMR_CHECK(cudaMemcpyAsync(&host, result.data(), sizeof(double), cudaMemcpyDeviceToHost, stream()));
+        context_.synchronize();
+        return host;
+    }
+    template <class R>
+    void finish(R* r, int stage, std::size_t slots, int code = kGoOn) {
+        cuda::PartialLists lists;
+        lists.lists = static_cast<std::int32_t>(slots);
+        for (std::size_t s = 0; s < slots; ++s) {
+            lists.sums[s] = lists_[s].sums;
+            lists.count[s] = lists_[s].count;
+        }
+        cuda::launch_finish(r, stage, lists, code, stream());
+    }
+
+    // --- running ---
+    // For the recurrence: addresses on the device. The host reads the same memory.
+    RecordRing ring() {
+        if (ring_.size() == 0) ring_ = PinnedBuffer<IterationRecord>(kRing);
+        return {ring_.device_data(), kRing};
+    }
+    template <class R>
+    R* put_state(const R& state) {
+        static_assert(std::is_trivially_copyable_v<R>);
+        if (state_.size() < static_cast<std::int64_t>(sizeof(R))) state_ = DeviceBuffer<std::byte>(context_, sizeof(R));
+        LSMR_CHECK(cudaMemcpyAsync(state_.data(), &state, sizeof(R), cudaMemcpyHostToDevice, stream()));
+        return reinterpret_cast<R*>(state_.data());
+    }
+
+    // Starts and iterates until the recurrence has finished. poll(progress, ring) is called once a batch, a batch behind the device, and
+    // returns a status to stop with, or kGoOn. Iterations that were queued beyond the end leave x as it is.
+    template <class Method, class Poll>
+    Progress run(const typename Method::Vectors& w, typename Method::Recurrence* r, const T* center, Poll&& poll) {
+        using Clock = std::chrono::steady_clock;
+        if (progress_.size() == 0) progress_ = PinnedBuffer<Progress>(2);
+        const RecordRing host_ring{ring_.data(), kRing};
+        const auto queue_progress = [&](std::size_t slot) {
+            LSMR_CHECK(cudaMemcpyAsync(progress_.data() + slot, &r->progress, sizeof(Progress), cudaMemcpyDeviceToHost, stream()));
+            LSMR_CHECK(cudaEventRecord(events_[slot], stream()));
+        };
+        Method::start(*this, w, r, center);
+        queue_progress(0);
+        std::int64_t batch = 1;
+        for (std::size_t slot = 0;; slot = 1 - slot) {
+            for (std::int64_t i = 0; i < batch; ++i) Method::iterate(*this, w, r, center);
+            queue_progress(1 - slot);
+            const auto before = Clock::now();
+            LSMR_CHECK(cudaEventSynchronize(events_[slot]));
+            ++cuda_counters().synchronizations;
+            const double waited = std::chrono::duration<double>(Clock::now() - before).count();
+            const Progress progress = progress_[static_cast<std::int64_t>(slot)];
+            const int code = poll(progress, host_ring);
+            if (progress.finished) break;
+            if (code != kGoOn) finish(r, Method::Recurrence::host_stop, 0, code);
+            // As many iterations as take about a millisecond: enough to hide the host, few enough to lose little at the end.
+            constexpr double kShort = 0.5e-3;
+            constexpr double kLong = 2e-3;
+            if (waited < kShort && batch < kLongestBatch) batch *= 2;
+            else if (waited > kLong && batch > 1) batch /= 2;
+        }
+        context_.synchronize();
+        Progress last;
+        LSMR_CHECK(cudaMemcpyAsync(&last, &r->progress, sizeof(Progress), cudaMemcpyDeviceToHost, stream()));
+        context_.synchronize();
+        return last;
+    }
+
+  private:
+    static constexpr std::int64_t kStaging = std::int64_t{1} << 20;
+    static constexpr std::int64_t kLongestBatch = 64;
+    static constexpr std::int64_t kRing = 4 * kLongestBatch;  // records of the batch before, while the next two are written
+    enum ConstantSlot : std::int64_t { kOne, kA, kB, kConstants };
+
+    CUstream_st* stream() const { return context_.stream(); }
+    T* vector(std::vector<DeviceBuffer<T>>& list, std::size_t k, std::int64_t n) {
+        while (list.size() <= k) list.emplace_back(context_, 0);
+        list[k].reserve(n);
+        return list[k].data();
+    }
+    NormPartials* begin_slot(std::size_t slot, std::int32_t capacity) {
+        if (partials_[slot].size() < capacity) partials_[slot] = DeviceBuffer<double>(context_, capacity);
+        lists_[slot] = {partials_[slot].data(), 0};
+        return &lists_[slot];
+    }
+    void set_constant(std::int64_t slot, double value) {
+        Coefficient<T> coefficient;
+        set(coefficient, value);
+        LSMR_CHECK(cudaMemcpyAsync(constants_.data() + slot, &coefficient, sizeof(coefficient), cudaMemcpyHostToDevice, stream()));
+    }
+    Scalar<T> constant(std::int64_t slot) const { return constants_.data() + slot; }
+    const LinearOperator<T>& current() const { return stack_ ? *stack_ : base_; }
+    Workspace& current_workspace() { return stack_ ? *stack_workspace_ : *workspace_; }
+
+    const LinearOperator<T>& base_;
+    CudaContext& context_;
+    std::unique_ptr<Workspace> workspace_;
+    const LinearOperator<T>* stack_ = nullptr;
+    std::unique_ptr<Workspace> stack_workspace_;
+    cuda::Uploader uploader_;
+    DeviceBuffer<Coefficient<T>> constants_;
+    std::vector<DeviceBuffer<T>> row_vectors_;
+    std::vector<DeviceBuffer<T>> col_vectors_;
+    DeviceBuffer<double> partials_[cuda::kMaxSlots];
+    NormPartials lists_[cuda::kMaxSlots];
+    PinnedBuffer<IterationRecord> ring_;
+    PinnedBuffer<Progress> progress_;
+    PinnedBuffer<T> staging_;
+    DeviceBuffer<std::byte> state_;
+    cudaEvent_t events_[2] = {};
+};
+
+}  // namespace lsmr

@@ -1,0 +1,113 @@
+#include <omp.h>
+
+#include <chrono>
+
+#include "operator/cuda/cuda_operators.hpp"
+#include "solver/cuda/cuda_backend.hpp"
+#include "solver/drive_matrix.hpp"
+#include "solver/solve_cuda.hpp"
+
+namespace lsmr {
+namespace detail {
+namespace {
+
+template <class T>
+class CudaEngine final : public Engine {
+  public:
+    CudaEngine(const EngineMatrix& a, const PrepareOptions& options)
+        : a_(a), options_(options), context_(options.device_index, options.gpu_memory_limit_bytes) {
+        const auto start = std::chrono::steady_clock::now();
+        const DeviceScope scope(context_.device());
+        OperatorOptions operator_options;
+        operator_options.spmv = options.spmv;
+        operator_options.storage = options.storage;
+        operator_options.deterministic = options.deterministic;
+        operator_options.expected_products = options.expected_products;
+        // fp32 is scaled before it is narrowed.
+        constexpr bool kNarrow = sizeof(T) < sizeof(double);
+        operator_options.exponent = kNarrow ? -binary_exponent(a.max_abs) : 0;
+        operator_ = make_cuda_operator<T>(*a.working, context_, operator_options);
+        check_vectors_fit();
+        backend_ = std::make_unique<CudaBackend<T>>(*operator_, context_);
+        if (kNarrow) audit_ = std::make_unique<HostAudit>(*a.working);
+        context_.pool().trim();  // what only the setup needed
+        info_.device = DeviceKind::cuda;
+        info_.device_name = context_.device_name();
+        info_.plan = operator_->plan();
+        info_.threads = omp_get_max_threads();
+        if (context_.pool().backend() == MemoryPool::Backend::plain) {
+            info_.notes.push_back("this device has no memory pools: cudaMalloc is used");
+        }
+        info_.setup_seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+    }
+
+    SolveResult solve(std::span<const double> b, std::span<double> x, const SolveOptions& options, bool use_x0,
+                      Observer* observer) override {
+        const DeviceScope scope(context_.device());
+        const DriveProblem problem = drive_problem(a_, b, x, use_x0, audit_.get());
+        return drive(*backend_, problem, options, resolved_conlim(options, options_.precision), observer);
+    }
+    const CsrMatrix& matrix() const override { return *a_.original; }
+    const PreparedInfo& info() const override { return info_; }
+    MemoryUse memory() const override {
+        const MemoryPool& pool = context_.pool();
+        return {pool.live_bytes(), pool.peak_bytes(), pool.reserved_bytes()};
+    }
+
+  private:
+    // Known before the solve, so that it does not fail in the middle: the most vectors that a method and the audit use.
+    void check_vectors_fit() {
+        constexpr std::int64_t kRowVectors = 3;
+        constexpr std::int64_t kColVectors = 6;
+        const std::int64_t m = a_.original->rows();
+        const std::int64_t n = a_.original->cols();
+        const std::int64_t needed = (kRowVectors * m + kColVectors * n) * static_cast<std::int64_t>(sizeof(T));
+        const std::int64_t free_bytes = context_.free_bytes();
+        if (needed > free_bytes) {
+            throw OutOfMemory(needed, context_.pool().live_bytes(), free_bytes, "the vectors of a solve need that much beside the matrix");
+        }
+    }
+
+    EngineMatrix a_;
+    PrepareOptions options_;
+    CudaContext context_;
+    std::unique_ptr<MatrixOperator<T>> operator_;
+    std::unique_ptr<CudaBackend<T>> backend_;
+    std::unique_ptr<HostAudit> audit_;
+    PreparedInfo info_;
+};
+
+}  // namespace
+
+std::unique_ptr<Engine> make_cuda_engine(const EngineMatrix& a, const PrepareOptions& options) {
+    if (options.precision == Precision::fp64) return std::make_unique<CudaEngine<double>>(a, options);
+    return std::make_unique<CudaEngine<float>>(a, options);
+}
+
+}  // namespace detail
+
+template <class T>
+SolveResult solve(const LinearOperator<T>& a, CudaContext& context, std::span<const double> b, std::span<double> x,
+                  const SolveOptions& options, bool use_x0, Observer* observer) {
+    check_options(options);
+    if (a.space() != Space::cuda) throw InputError("solve: this operator works in host memory");
+    if (static_cast<std::int64_t>(b.size()) != a.rows() || static_cast<std::int64_t>(x.size()) != a.cols()) {
+        throw InputError(fmt::format("solve: b has {} entries and x {}, A is {} x {}", b.size(), x.size(), a.rows(), a.cols()));
+    }
+    check_finite(b, "b");
+    if (use_x0) check_finite(x, "x0");
+    const DeviceScope scope(context.device());
+    CudaBackend<T> backend(a, context);
+    DriveProblem problem;
+    problem.b = b;
+    problem.x = x;
+    problem.use_x0 = use_x0;
+    const Precision precision = sizeof(T) == sizeof(double) ? Precision::fp64 : Precision::fp32;
+    return detail::drive(backend, problem, options, resolved_conlim(options, precision), observer);
+}
+template SolveResult solve(const LinearOperator<double>&, CudaContext&, std::span<const double>, std::span<double>, const SolveOptions&, bool,
+                           Observer*);
+template SolveResult solve(const LinearOperator<float>&, CudaContext&, std::span<const double>, std::span<double>, const SolveOptions&, bool,
+                           Observer*);
+
+}  // namespace lsmr

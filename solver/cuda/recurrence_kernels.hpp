@@ -1,0 +1,32 @@
+// Launchers of the kernels that run a method's text on the device.
+#pragma once
+
+#include <cuda_runtime_api.h>
+
+#include <cstddef>
+#include <cstdint>
+
+namespace lsmr::cuda {
+
+inline constexpr std::size_t kMaxSlots = 4;
+
+// Lists of partial sums in device memory.
+struct PartialLists {
+    const double* sums[kMaxSlots] = {};
+    std::int32_t count[kMaxSlots] = {};
+    std::int32_t lists = 0;
+};
+// Where an elementwise step leaves its sums: vector_blocks(n) partials each; null: nowhere.
+struct SumTargets {
+    double* sums[kMaxSlots] = {};
+};
+
+// f(i, coefficients, sums) for i < n. F: the steps of solver/lsmr.hpp, solver/cgls.hpp, solver/vector_steps.hpp.
+template <class F>
+void launch_elementwise(std::int64_t n, const F& f, const SumTargets& targets, cudaStream_t stream);
+
+// One block: adds each list in a fixed order and calls r->finish(stage, sums, code).
+template <class R>
+void launch_finish(R* r, int stage, const PartialLists& lists, int code, cudaStream_t stream);
+
+}  // namespace lsmr::cuda

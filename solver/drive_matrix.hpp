@@ -1,0 +1,39 @@
+// An Engine from a backend and an operator: the part that does not depend on the device.
+#pragma once
+
+#include <algorithm>
+#include <memory>
+#include <utility>
+
+#include "solver/cgls.hpp"
+#include "solver/driver.hpp"
+#include "solver/engine.hpp"
+#include "solver/lsmr.hpp"
+
+namespace lsmr::detail {
+
+// Runs the method that the options name.
+template <class Backend>
+SolveResult drive(Backend& backend, const DriveProblem& problem, const SolveOptions& options, double conlim, Observer* observer) {
+    using T = typename Backend::Value;
+    switch (options.method) {
+        case Method::lsmr: return Drive<Lsmr<T>, Backend>(backend, problem, options, conlim, observer)();
+        case Method::cgls: return Drive<Cgls<T>, Backend>(backend, problem, options, conlim, observer)();
+    }
+    throw InternalError("unknown method");
+}
+
+inline DriveProblem drive_problem(const EngineMatrix& a, std::span<const double> b, std::span<double> x, bool use_x0,
+                                  HostAudit* audit) {
+    DriveProblem problem;
+    problem.b = b;
+    problem.x = x;
+    problem.use_x0 = use_x0;
+    problem.a_frobenius = a.frobenius;
+    problem.a_max_abs = a.max_abs;
+    problem.a_exponent = a.exponent;
+    problem.host_audit = audit;
+    return problem;
+}
+
+}  // namespace lsmr::detail

@@ -1,0 +1,390 @@
+// The solve around a recurrence, written once for every method and both executors: scaling, start, run, audit, restart.
+//
+// A Backend (solver/cpu/cpu_backend.hpp, solver/cuda/cuda_backend.hpp) owns the vectors and runs the steps: products, elementwise
+// updates, and `finish`, which hands sums to the recurrence where the vectors live.
+//
+// Scaling: the run sees A' = 2^e A, lambda' = 2^e lambda, b' = 2^f b, x' = 2^(f - e) x, with e and f such that the largest entries are
+// near 1. So no square overflows or underflows, and a problem scaled by powers of two runs through the same bits.
+#pragma once
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <memory>
+#include <cmath>
+#include <limits>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "operator/stacked_operator.hpp"
+#include "solver/cpu/host_audit.hpp"
+#include "solver/observer.hpp"
+#include "solver/options.hpp"
+#include "solver/power_of_two.hpp"
+#include "solver/recurrence.hpp"
+#include "solver/result.hpp"
+#include "solver/vector_steps.hpp"
+
+namespace lsmr {
+
+// One problem for drive(), in the caller's units.
+struct DriveProblem {
+    std::span<const double> b;
+    std::span<double> x;          // the start on entry where use_x0, the answer on return
+    bool use_x0 = false;
+    double a_frobenius = -1;      // ||A||_F in units of 2^a_exponent A; negative: unknown (a user's operator)
+    double a_max_abs = 0;         // the same for max |a_ij|
+    // a_frobenius and a_max_abs are those of 2^a_exponent A, and the operator was made from that matrix too: its values are those
+    // of 2^(a_exponent + its own exponent()) A.
+    int a_exponent = 0;
+    HostAudit* host_audit = nullptr;  // for residuals in fp64 from the host's matrix, which is 2^a_exponent A; null: by the operator
+};
+
+// A sentence on which number was not finite, and when (iteration 0: before the first).
+std::string suspect_words(Suspect suspect, std::int64_t iteration);
+// A sentence with the numbers that decided.
+std::string outcome_words(Status status, const SolveResult& result, const SolveOptions& options, double a_norm, double eps);
+
+template <class Method, class Backend>
+class Drive {
+    using T = typename Backend::Value;
+    using Recurrence = typename Method::Recurrence;
+    using Clock = std::chrono::steady_clock;
+    static constexpr double kEps = static_cast<double>(std::numeric_limits<T>::epsilon());
+    static constexpr int kMaxRestarts = 3;
+
+  public:
+    Drive(Backend& backend, const DriveProblem& problem, const SolveOptions& options, double conlim, Observer* observer)
+        : backend_(backend),
+          a_(backend.base_operator()),
+          problem_(problem),
+          options_(options),
+          conlim_(conlim),
+          observer_(observer) {}
+
+    SolveResult operator()() {
+        start_clock_ = Clock::now();
+        m_ = a_.rows();
+        n_ = a_.cols();
+        max_iterations_ = resolved_max_iterations(options_, m_, n_);
+        x_ = backend_.col_vector(kX);
+        choose_scale();
+        load_start();
+
+        SolveResult result;
+        result.norms.b = unscale_r(b_norm_);
+        Progress progress;
+        std::vector<double> best_x;
+        Residuals best;
+        Status best_status = Status::start_solves;
+        for (;; ++result.restarts) {
+            Residuals now;
+            Clock::time_point audit_start;
+            try {
+                progress = run(result.restarts > 0);
+                audit_start = Clock::now();
+                now = residuals();
+            } catch (...) {
+                // From the observer or a user's operator: x so far is handed over, the exception goes on unchanged.
+                backend_.download(problem_.x.data(), x_, n_, e_ - f_);
+                throw;
+            }
+            progress.suspect_iteration += base_iteration_;
+            base_iteration_ += progress.iteration;
+            a_norm_used_ = progress.a_norm;
+            auto status = static_cast<Status>(progress.code);
+            if (status != Status::non_finite && !std::isfinite(now.x)) {
+                status = Status::non_finite;
+                progress.suspect = Suspect::iterate;
+                progress.suspect_iteration = base_iteration_;
+            }
+            const bool claimed = is_converged(status);
+            if (claimed) status = audited(status, now);
+            result.audit_seconds += seconds_since(audit_start);
+            // A restart is kept if it converged or improved the gradient.
+            if (result.restarts == 0 || is_converged(status) || (std::isfinite(now.ar) && now.ar <= best.ar)) {
+                best = now;
+                best_status = status;
+                result.norms.r_estimated = unscale_r(progress.r_norm);
+                result.norms.ar_estimated = unscale_ar(progress.ar_norm);
+                result.norms.cond_estimate = progress.cond;
+                best_x.resize(static_cast<std::size_t>(n_));
+                backend_.download(best_x.data(), x_, n_, e_ - f_);
+            } else if (claimed && status == Status::audit_refused) {
+                break;  // it got worse
+            }
+            const bool refused = claimed && status == Status::audit_refused;
+            if (!refused || result.restarts == kMaxRestarts || base_iteration_ >= max_iterations_ || out_of_time()) break;
+        }
+
+        std::copy(best_x.begin(), best_x.end(), problem_.x.begin());
+        result.status = best_status;
+        result.iterations = base_iteration_;
+        result.norms.r = unscale_r(best.r);
+        result.norms.r_damped = unscale_r(best.r_damped);
+        result.norms.ar = unscale_ar(best.ar);
+        result.norms.x = unscale_x(best.x);
+        result.norms.dx = unscale_x(best.dx);
+        result.norms.a_frobenius = problem_.a_frobenius >= 0 ? std::ldexp(problem_.a_frobenius, -problem_.a_exponent)
+                                                            : std::ldexp(a_norm_used_, -e_);
+        if (result.status != Status::non_finite &&
+            !std::all_of(best_x.begin(), best_x.end(), [](double xj) { return std::isfinite(xj); })) {
+            result.status = Status::non_finite;  // x itself lies outside the range of doubles
+            progress.suspect = Suspect::iterate;
+            progress.suspect_iteration = base_iteration_;
+        }
+        result.message = result.status == Status::non_finite
+                             ? suspect_words(progress.suspect, progress.suspect_iteration)
+                             : outcome_words(result.status, result, options_, std::ldexp(a_norm_used_, -e_), kEps);
+        result.solve_seconds = seconds_since(start_clock_) - result.audit_seconds;
+        return result;
+    }
+
+  private:
+    // Column vectors of a method come first, then ours.
+    static constexpr std::size_t kX = static_cast<std::size_t>(Method::kColVectors);
+    static constexpr std::size_t kStart = kX + 1;    // x0, the centre
+    static constexpr std::size_t kScratch = kX + 2;  // gradient of the audit
+    static constexpr std::size_t kAuditRow = static_cast<std::size_t>(Method::kRowVectors);
+
+    struct Residuals {  // scaled
+        double r = 0, r_damped = 0, ar = 0, x = 0, dx = 0;
+    };
+
+    void choose_scale() {
+        double a_max = problem_.a_max_abs;
+        int a_max_exponent = problem_.a_exponent;
+        const int operator_exponent = problem_.a_exponent + a_.exponent();
+        if (problem_.a_frobenius < 0) {
+            // A user's operator: measured by one product, |A^T b| against |b|.
+            const double b_max = max_abs(problem_.b.data(), m_);
+            const int b_exponent = binary_exponent(b_max);
+            T* u = backend_.row_vector(0);
+            T* g = backend_.col_vector(0);
+            backend_.upload(u, problem_.b.data(), m_, -b_exponent);
+            backend_.adjoint_product(1.0, u, 0.0, g);
+            a_max = backend_.max_abs_now(n_, g);
+            a_max_exponent = operator_exponent;
+        }
+        e_ = binary_exponent(a_max) - a_max_exponent;
+        if (options_.damp > 0) e_ = a_max > 0 ? std::max(e_, binary_exponent(options_.damp)) : binary_exponent(options_.damp);
+        e_ = -e_;
+        const double b_max = max_abs(problem_.b.data(), m_);
+        const double x_max = problem_.use_x0 ? max_abs(problem_.x.data(), n_) : 0.0;
+        // A x0 is at most about 2^-e max |x0|.
+        f_ = b_max > 0 ? binary_exponent(b_max) : 0;
+        if (x_max > 0) f_ = b_max > 0 ? std::max(f_, binary_exponent(x_max) - e_) : binary_exponent(x_max) - e_;
+        f_ = -f_;
+        sigma_ = std::ldexp(1.0, std::clamp(e_ - operator_exponent, -1022, 1022));
+        lambda_ = std::ldexp(options_.damp, e_);
+        // ||[A'; lambda' I]||_F; n lambda'^2 is safe: lambda' < 1.
+        const double a_norm = std::ldexp(problem_.a_frobenius, e_ - problem_.a_exponent);
+        a_norm_ = problem_.a_frobenius >= 0 ? std::sqrt(a_norm * a_norm + static_cast<double>(n_) * lambda_ * lambda_) : 0.0;
+    }
+
+    void load_start() {
+        // ||b|| by its own scaling, since f may be that of A x0, and in fp64 whatever the vectors are.
+        const int b_exponent = binary_exponent(max_abs(problem_.b.data(), m_));
+        b_norm_ = std::ldexp(host_norm(problem_.b.data(), m_, -b_exponent), b_exponent + f_);
+        if (problem_.use_x0) {
+            backend_.upload(x_, problem_.x.data(), n_, f_ - e_);
+            start_ = backend_.col_vector(kStart);
+            backend_.upload(start_, problem_.x.data(), n_, f_ - e_);
+            x0_norm_ = backend_.norm_now(n_, x_);
+        } else {
+            backend_.zero(x_, n_);
+        }
+        center_ = options_.damp_center == DampCenter::x0 && options_.damp > 0 ? start_ : nullptr;
+    }
+
+    // The residual of x in row vector `into` (upper m rows): r <- b' - A' x'.
+    void load_residual(T* into, bool x_is_zero) {
+        if (problem_.host_audit != nullptr && !x_is_zero) {
+            host_residual();
+            backend_.upload(into, host_r_.data(), m_, 0);
+            return;
+        }
+        backend_.upload(into, problem_.b.data(), m_, f_);
+        if (!x_is_zero) backend_.product(-sigma_, x_, 1.0, into);
+    }
+    void host_residual() {
+        host_x_.resize(static_cast<std::size_t>(n_));
+        host_r_.resize(static_cast<std::size_t>(m_));
+        backend_.download(host_x_.data(), x_, n_, 0);
+        const PowerOfTwo scale(f_);
+        for (std::int64_t i = 0; i < m_; ++i) host_r_[static_cast<std::size_t>(i)] = scale(problem_.b[static_cast<std::size_t>(i)]);
+        problem_.host_audit->subtract_product(host_sigma(), host_x_.data(), host_r_.data());
+    }
+    double host_sigma() const { return std::ldexp(1.0, std::clamp(e_ - problem_.a_exponent, -1022, 1022)); }
+
+    Progress run(bool restarted) {
+        const bool at_center = !restarted && (center_ != nullptr || !problem_.use_x0);
+        const bool x_is_zero = !restarted && !problem_.use_x0;
+        const bool stacked = !Method::kDampsAnyStart && lambda_ > 0 && !at_center;
+        std::unique_ptr<LinearOperator<T>> identity;
+        std::unique_ptr<LinearOperator<T>> stack;
+        if (stacked) {
+            // sigma multiplies the whole stack, so lambda I is given in the operator's units.
+            identity = backend_.scaled_identity(n_, std::ldexp(options_.damp, problem_.a_exponent + a_.exponent()));
+            stack = std::make_unique<StackedOperator<T>>(a_, *identity, backend_.one());
+        }
+        const typename Backend::StackScope scope(backend_, stack.get());
+        const auto w = Method::vectors(backend_, x_);
+        T* r0 = backend_.row_vector(0);
+        load_residual(r0, x_is_zero);
+        if (stacked) backend_.elementwise(n_, FromCenter<T>{lambda_, center_, x_, r0 + m_}, 0);
+
+        StopRules rules;
+        rules.atol = options_.atol;
+        rules.btol = options_.btol;
+        rules.conlim = conlim_;
+        rules.eps = kEps;
+        rules.b_norm = b_norm_;
+        rules.a_norm = a_norm_;
+        rules.max_iterations = max_iterations_ - base_iteration_;
+        rules.stall_window = stall_window(m_, n_);
+
+        Recurrence state{};
+        state.prepare(sigma_, stacked ? 0.0 : lambda_, rules, backend_.ring(), restarted ? backend_.norm_now(n_, x_) : x0_norm_);
+        Recurrence* r = backend_.put_state(state);
+        std::int64_t seen = 0;
+        const auto poll = [&](const Progress& progress, const RecordRing& ring) { return observe(progress, ring, seen); };
+        return backend_.template run<Method>(w, r, center_, poll);
+    }
+
+    // Hands new records to the observer; a status to stop with, or kGoOn.
+    int observe(const Progress& progress, const RecordRing& ring, std::int64_t& seen) {
+        if (observer_ != nullptr) {
+            records_.clear();
+            const double seconds = seconds_since(start_clock_);
+            for (; seen < progress.published; ++seen) {
+                IterationRecord record = ring.records[seen % ring.size];
+                record.compat = b_norm_ > 0 ? record.r_norm / b_norm_ : std::numeric_limits<double>::quiet_NaN();
+                record.ls = record.ar_norm == 0 ? 0.0 : record.ar_norm / (record.a_norm * record.r_norm);
+                record.iteration += base_iteration_;
+                record.r_norm = unscale_r(record.r_norm);
+                record.ar_norm = unscale_ar(record.ar_norm);
+                record.a_norm = std::ldexp(record.a_norm, -e_);
+                record.x_norm = unscale_x(record.x_norm);
+                record.seconds = seconds;
+                records_.push_back(record);
+            }
+            if (observer_->on_iterations(records_) == Verdict::stop) return static_cast<int>(Status::stopped);
+        }
+        return out_of_time() ? static_cast<int>(Status::time_limit) : kGoOn;
+    }
+
+    // Of x, scaled, in fp64 where that can be had.
+    Residuals residuals() {
+        Residuals now = problem_.host_audit != nullptr ? host_residuals() : own_residuals();
+        const double from_center = center_ != nullptr ? now.dx : now.x;
+        now.r_damped = std::sqrt(now.r * now.r + lambda_ * lambda_ * from_center * from_center);
+        return now;
+    }
+    Residuals own_residuals() {
+        Residuals now;
+        now.x = now.dx = backend_.norm_now(n_, x_);
+        T* scratch = backend_.col_vector(kScratch);
+        if (start_ != nullptr) {
+            backend_.elementwise(n_, FromCenter<T>{1.0, start_, x_, scratch}, 0);
+            now.dx = backend_.norm_now(n_, scratch);
+        }
+        T* r = backend_.row_vector(kAuditRow);
+        load_residual(r, false);
+        now.r = backend_.norm_now(m_, r);
+        if (lambda_ > 0) backend_.elementwise(n_, FromCenter<T>{1.0, center_, x_, scratch}, 0);
+        backend_.adjoint_product(sigma_, r, lambda_ * lambda_, scratch);
+        now.ar = backend_.norm_now(n_, scratch);
+        return now;
+    }
+    // With b, x0 and the centre as the caller gave them, not as T holds them.
+    Residuals host_residuals() {
+        Residuals now;
+        host_residual();
+        now.r = host_norm(host_r_.data(), m_);
+        now.x = now.dx = host_norm(host_x_.data(), n_);
+        host_g_.assign(static_cast<std::size_t>(n_), 0.0);
+        if (start_ != nullptr) {
+            const PowerOfTwo scale(f_ - e_);
+            for (std::size_t j = 0; j < host_g_.size(); ++j) host_g_[j] = scale(problem_.x[j]) - host_x_[j];
+            now.dx = host_norm(host_g_.data(), n_);
+        }
+        if (lambda_ > 0 && center_ == nullptr) {
+            for (std::size_t j = 0; j < host_g_.size(); ++j) host_g_[j] = -host_x_[j];
+        }
+        problem_.host_audit->adjoint(host_sigma(), host_r_.data(), lambda_ * lambda_, host_g_.data());
+        now.ar = host_norm(host_g_.data(), n_);
+        return now;
+    }
+    // ||2^exponent p||, summed in blocks so that rounding does not grow with n.
+    static double host_norm(const double* p, std::int64_t n, int exponent = 0) {
+        constexpr std::int64_t kBlock = 4096;
+        const PowerOfTwo scale(exponent);
+        double sum = 0;
+        for (std::int64_t begin = 0; begin < n; begin += kBlock) {
+            double part = 0;
+            for (std::int64_t i = begin; i < std::min(n, begin + kBlock); ++i) part += square(scale(p[i]));
+            sum += part;
+        }
+        return std::sqrt(sum);
+    }
+
+    // The status that the recomputed residuals confirm.
+    Status audited(Status claimed, const Residuals& now) const {
+        const double a_norm = a_norm_ > 0 ? a_norm_ : a_norm_used_;
+        // The start's size counts too: b - A x0 was formed with its rounding errors.
+        const double size = a_norm * std::max(now.x, x0_norm_) + b_norm_;
+        const bool solves = now.r_damped <= 2 * (options_.btol * b_norm_ + options_.atol * a_norm * now.x);
+        const bool is_least = now.ar <= 2 * options_.atol * a_norm * now.r_damped;
+        const bool solves_eps = now.r_damped <= 8 * kEps * size;
+        const bool is_least_eps = now.ar <= 8 * kEps * a_norm * size;
+        switch (claimed) {
+            case Status::compatible:
+                return solves ? claimed : solves_eps ? Status::compatible_eps : Status::audit_refused;
+            case Status::least_squares:
+                return is_least ? claimed : is_least_eps ? Status::least_squares_eps : Status::audit_refused;
+            case Status::compatible_eps:
+                return solves || solves_eps ? claimed : Status::audit_refused;
+            case Status::least_squares_eps:
+                return is_least || is_least_eps ? claimed : Status::audit_refused;
+            default:  // the start solves it
+                return now.r_damped == 0 || is_least || is_least_eps ? claimed : Status::audit_refused;
+        }
+    }
+
+    bool out_of_time() const { return seconds_since(start_clock_) >= options_.time_limit_seconds; }
+    static double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
+    double unscale_r(double value) const { return std::ldexp(value, -f_); }
+    double unscale_ar(double value) const { return std::ldexp(value, -e_ - f_); }
+    double unscale_x(double value) const { return std::ldexp(value, e_ - f_); }
+
+    Backend& backend_;
+    const LinearOperator<T>& a_;
+    const DriveProblem& problem_;
+    const SolveOptions& options_;
+    double conlim_;
+    Observer* observer_;
+
+    Clock::time_point start_clock_;
+    std::int64_t m_ = 0;
+    std::int64_t n_ = 0;
+    std::int64_t max_iterations_ = 0;
+    std::int64_t base_iteration_ = 0;
+    int e_ = 0;
+    int f_ = 0;
+    double sigma_ = 1;
+    double lambda_ = 0;
+    double a_norm_ = 0;       // scaled, with the damping; 0: unknown
+    double a_norm_used_ = 0;  // scaled: as the last run saw it
+    double b_norm_ = 0;       // scaled
+    double x0_norm_ = 0;      // scaled
+    T* x_ = nullptr;
+    T* start_ = nullptr;      // x0; null: zero
+    const T* center_ = nullptr;
+    std::vector<IterationRecord> records_;
+    std::vector<double> host_x_, host_r_, host_g_;
+};
+
+}  // namespace lsmr

@@ -1,0 +1,44 @@
+#include "solver/options.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "memory/error.hpp"
+
+namespace lsmr {
+
+double resolved_conlim(const SolveOptions& options, Precision precision) {
+    if (options.conlim >= 0) return options.conlim;
+    return precision == Precision::fp64 ? 1e8 : 1e6;  // in fp32 1e8 lies beyond 1 / eps and could never be met as such
+}
+
+std::int64_t resolved_max_iterations(const SolveOptions& options, std::int64_t rows, std::int64_t cols) {
+    if (options.max_iterations >= 0) return options.max_iterations;
+    return std::max<std::int64_t>(4 * std::min(rows, cols), 200);
+}
+
+void check_options(const SolveOptions& options) {
+    const auto require = [](bool holds, const char* what, double value) {
+        if (!holds) throw InputError(fmt::format("{}, not {}", what, value));
+    };
+    require(options.damp >= 0 && std::isfinite(options.damp), "damp must be a finite number of at least 0", options.damp);
+    require(options.atol >= 0 && std::isfinite(options.atol), "atol must be a finite number of at least 0", options.atol);
+    require(options.btol >= 0 && std::isfinite(options.btol), "btol must be a finite number of at least 0", options.btol);
+    require(options.conlim >= 0 || options.conlim == -1, "conlim must be at least 0", options.conlim);
+    require(options.max_iterations >= -1, "the iteration limit must be at least 0", static_cast<double>(options.max_iterations));
+    require(options.time_limit_seconds >= 0, "the time limit must be at least 0", options.time_limit_seconds);
+}
+
+const char* name(Method method) {
+    switch (method) {
+        case Method::lsmr: return "lsmr";
+        case Method::cgls: return "cgls";
+    }
+    return "";
+}
+const char* name(DampCenter center) { return center == DampCenter::zero ? "zero" : "x0"; }
+const char* name(Precision precision) { return precision == Precision::fp64 ? "fp64" : "fp32"; }
+
+}  // namespace lsmr

@@ -1,0 +1,55 @@
+// What a caller chooses. Each default is written here once; the command line's help takes it from here.
+#pragma once
+
+#include <cstdint>
+#include <limits>
+#include <string>
+
+#include "operator/operator_options.hpp"
+
+namespace lsmr {
+
+enum class Method { lsmr, cgls };
+// The point c of the damping term lambda^2 ||x - c||^2.
+enum class DampCenter { zero, x0 };
+enum class Precision { fp64, fp32 };
+enum class DeviceKind { automatic, cpu, cuda };
+
+// How the problem is set up: chosen once, kept by a PreparedProblem.
+struct PrepareOptions {
+    DeviceKind device = DeviceKind::automatic;
+    int device_index = 0;                    // which GPU, where the kind is cuda
+    Precision precision = Precision::fp64;   // of the matrix copy and the vectors; scalars are always fp64
+    SpmvKind spmv = SpmvKind::automatic;
+    StorageKind storage = StorageKind::automatic;
+    bool deterministic = false;              // refuse, in words, any product whose bits may vary between runs
+    bool allow_fallback = true;              // before the solve: dual -> single -> CPU, each step said
+    std::int64_t gpu_memory_limit_bytes = 0;  // 0: what the device has free
+    int threads = 0;                         // 0: what OpenMP says
+    // Products that the storage must pay for; 0: not known, many are assumed.
+    std::int64_t expected_products = 0;
+};
+
+// One solve.
+struct SolveOptions {
+    Method method = Method::lsmr;
+    double damp = 0.0;                          // lambda >= 0
+    DampCenter damp_center = DampCenter::zero;
+    double atol = 1e-6;                         // relative error in A
+    double btol = 1e-6;                         // relative error in b
+    double conlim = -1.0;                       // -1: 1e8 in fp64, 1e6 in fp32; 0: off
+    std::int64_t max_iterations = -1;           // -1: max(4 min(rows, cols), 200)
+    double time_limit_seconds = std::numeric_limits<double>::infinity();
+};
+
+// The values that -1 stands for.
+double resolved_conlim(const SolveOptions& options, Precision precision);
+std::int64_t resolved_max_iterations(const SolveOptions& options, std::int64_t rows, std::int64_t cols);
+// Throws InputError for damp < 0, tolerances that are negative or NaN, and the like.
+void check_options(const SolveOptions& options);
+
+const char* name(Method method);
+const char* name(DampCenter center);
+const char* name(Precision precision);
+
+}  // namespace lsmr

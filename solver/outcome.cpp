@@ -1,0 +1,45 @@
+// The sentences of a result.
+#include <fmt/format.h>
+
+#include "solver/driver.hpp"
+
+namespace lsmr {
+
+std::string suspect_words(Suspect suspect, std::int64_t iteration) {
+    const char* what = "a value";
+    switch (suspect) {
+        case Suspect::beta: what = "||u|| (beta), after the product with A,"; break;
+        case Suspect::alpha: what = "||v|| (alpha), after the product with A^T,"; break;
+        case Suspect::coefficients: what = "a coefficient of the recurrence"; break;
+        case Suspect::iterate: what = "x"; break;
+        case Suspect::none: break;
+    }
+    const std::string when = iteration > 0 ? fmt::format("in iteration {}", iteration) : "before the first iteration";
+    return fmt::format("{} is not finite {}", what, when);
+}
+
+std::string outcome_words(Status status, const SolveResult& result, const SolveOptions& options, double a_norm, double eps) {
+    const Norms& n = result.norms;
+    const std::string sentence = status_sentence(status);
+    const double r = n.r_damped;
+    switch (status) {
+        case Status::compatible:
+            return fmt::format("{}: ||r|| = {:.3e} <= btol ||b|| + atol ||A|| ||x|| = {:.3e}", sentence, r,
+                               options.btol * n.b + options.atol * a_norm * n.x);
+        case Status::least_squares:
+            return fmt::format("{}: ||A'r|| / (||A|| ||r||) = {:.3e}, atol = {:.3e}", sentence, n.ar / (a_norm * r), options.atol);
+        case Status::compatible_eps:
+            return fmt::format("{}: ||r|| / (||A|| ||x|| + ||b||) = {:.3e}, machine precision {:.1e}", sentence,
+                               r / (a_norm * n.x + n.b), eps);
+        case Status::least_squares_eps:
+            return fmt::format("{}: ||A'r|| / (||A|| ||r||) = {:.3e}, machine precision {:.1e}", sentence, n.ar / (a_norm * r), eps);
+        case Status::condition_limit:
+        case Status::condition_eps: return fmt::format("{}: the estimate is {:.2e}", sentence, n.cond_estimate);
+        case Status::audit_refused:
+            return fmt::format("{}: recomputed ||r|| = {:.3e}, ||A'r|| = {:.3e}; estimated {:.3e}, {:.3e}", sentence, r, n.ar,
+                               n.r_estimated, n.ar_estimated);
+        default: return sentence;
+    }
+}
+
+}  // namespace lsmr

@@ -1,0 +1,47 @@
+// What the recurrences of all methods share: the status, the records, and the rules that end them.
+#pragma once
+
+#include <cstdint>
+
+#include "memory/host_device.hpp"
+#include "operator/linear_operator.hpp"
+#include "solver/result.hpp"
+#include "solver/stopping.hpp"
+
+namespace lsmr {
+
+// Where a recurrence leaves its records: a ring that the host reads behind it. In memory that both sides can address.
+struct RecordRing {
+    IterationRecord* records = nullptr;
+    std::int64_t size = 0;
+    LSMR_HD void put(const IterationRecord& record) const { records[(record.iteration - 1) % size] = record; }
+};
+
+// Which number was not finite.
+enum class Suspect : int { none, beta, alpha, coefficients, iterate };
+
+// The part of a recurrence's state that the host looks at between iterations.
+struct Progress {
+    int code = kGoOn;             // Status as an int, or kGoOn
+    Suspect suspect = Suspect::none;
+    std::int64_t suspect_iteration = 0;  // the iteration in which it arose; 0: before the first
+    bool finished = false;        // stopped, and x is that of `iteration`
+    std::int64_t iteration = 0;   // the last that was completed
+    std::int64_t published = 0;   // records 1..published can be read
+    double r_norm = 0;            // the estimates of that iteration
+    double ar_norm = 0;
+    double a_norm = 0;
+    double cond = 0;
+    double x_norm = 0;
+    LSMR_HD bool stopped() const { return code != kGoOn; }
+};
+
+LSMR_HD inline double square(double x) { return x * x; }
+
+template <class T>
+LSMR_HD inline void set(Coefficient<T>& coefficient, double value) {
+    coefficient.wide = value;
+    coefficient.narrow = static_cast<T>(value);
+}
+
+}  // namespace lsmr

@@ -1,0 +1,68 @@
+// What a solve gives back beside x.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "operator/operator_options.hpp"
+#include "solver/options.hpp"
+#include "solver/status.hpp"
+
+namespace lsmr {
+
+// One iteration, as its stop tests saw it. All norms in the caller's units.
+struct IterationRecord {
+    std::int64_t iteration = 0;
+    double r_norm = 0;    // estimate of r_damped
+    double ar_norm = 0;   // estimate of ||A^T (b - A x) - lambda^2 (x - c)||
+    double a_norm = 0;    // ||[A; lambda I]||_F: exact for matrices, an estimate for users' operators
+    double cond = 0;      // estimate of cond([A; lambda I]); NaN where the method has none (CGLS)
+    double x_norm = 0;    // ||x||
+    double compat = 0;    // r_norm / ||b||
+    double ls = 0;        // ar_norm / (a_norm r_norm)
+    double seconds = 0;   // since the solve began
+};
+
+// Unless marked as estimated, recomputed from x in fp64 at the end.
+struct Norms {
+    double b = 0;             // ||b||
+    double r = 0;             // ||b - A x||
+    double r_damped = 0;      // sqrt(r^2 + lambda^2 ||x - c||^2)
+    double ar = 0;            // ||A^T (b - A x) - lambda^2 (x - c)||
+    double r_estimated = 0;   // the recurrence's r_damped
+    double ar_estimated = 0;  // the recurrence's ar
+    double a_frobenius = 0;   // ||A||_F, exact for matrices; for users' operators the method's estimate of ||[A; lambda I]||
+    double cond_estimate = 0; // usually too low; NaN where there is none
+    double x = 0;             // ||x||
+    double dx = 0;            // ||x - x0||
+};
+
+struct SolveResult {
+    Status status = Status::start_solves;
+    std::string message;          // one sentence: the status, and what decided
+    std::int64_t iterations = 0;  // of the test that fired; x is that iteration's
+    int restarts = 0;             // by the audit
+    Norms norms;
+    double solve_seconds = 0;
+    double audit_seconds = 0;
+    bool converged() const { return is_converged(status); }
+};
+
+// Where and how a PreparedProblem runs.
+struct PreparedInfo {
+    DeviceKind device = DeviceKind::cpu;
+    std::string device_name;
+    OperatorPlan plan;
+    std::vector<std::string> notes;        // fall-backs taken, and why: each a sentence
+    double setup_seconds = 0;
+    int threads = 1;
+};
+
+struct MemoryUse {
+    std::int64_t pool_live_bytes = 0;
+    std::int64_t pool_peak_bytes = 0;
+    std::int64_t pool_reserved_bytes = 0;
+};
+
+}  // namespace lsmr

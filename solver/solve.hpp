@@ -1,0 +1,64 @@
+// The entry points: solve min ||b - A x||^2 + lambda^2 ||x - c||^2 for a sparse matrix, or for any LinearOperator.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "operator/csr_matrix.hpp"
+#include "operator/linear_operator.hpp"
+#include "solver/observer.hpp"
+#include "solver/options.hpp"
+#include "solver/result.hpp"
+
+namespace lsmr {
+
+namespace detail {
+class Engine;
+}
+
+// A matrix set up for solving: operator, plan and buffers, on one device, kept for any number of solves.
+// One solve at a time; several objects may be used from several threads.
+class PreparedProblem {
+  public:
+    // Chooses the device, uploads, builds the other orientation. The matrix is shared, not copied.
+    // Throws DeviceError (unavailable) when options.device is cuda and there is none, OutOfMemory when it does not fit and
+    // fall-back is not allowed, InputError when options contradict each other.
+    PreparedProblem(std::shared_ptr<const CsrMatrix> a, const PrepareOptions& options);
+    ~PreparedProblem();
+    PreparedProblem(PreparedProblem&&) noexcept;
+    PreparedProblem& operator=(PreparedProblem&&) noexcept;
+
+    // b: rows values; x: cols values, the start x0 on entry where `use_x0`, the solution on return.
+    // All in host memory, fp64 whatever the precision of the solve. x may not overlap b. Blocks until done.
+    // Throws InputError for wrong lengths or values that are not finite; exceptions of the observer pass through.
+    SolveResult solve(std::span<const double> b, std::span<double> x, const SolveOptions& options, bool use_x0 = false,
+                      Observer* observer = nullptr);
+
+    // k right-hand sides, one after another on the same operator and buffers: b is rows x k, x is cols x k, column-major.
+    // observer sees the columns in turn: each begins again at iteration 1. When it stops one, the columns after it are not solved and
+    // the result has fewer than k entries.
+    std::vector<SolveResult> solve_many(std::span<const double> b, std::span<double> x, std::int64_t k,
+                                        const SolveOptions& options, bool use_x0 = false, Observer* observer = nullptr);
+
+    const CsrMatrix& matrix() const;
+    const PreparedInfo& info() const;
+    // Device pool, all zero on the CPU.
+    MemoryUse memory() const;
+
+  private:
+    std::unique_ptr<detail::Engine> engine_;
+    PreparedInfo info_;
+};
+
+// Throws InputError naming the first entry of `values` that is not finite.
+void check_finite(std::span<const double> values, const char* what);
+
+// For a user's operator in host memory: b has rows values, x cols values (the start on entry where use_x0).
+template <class T>
+SolveResult solve(const LinearOperator<T>& a, std::span<const T> b, std::span<T> x, const SolveOptions& options,
+                  bool use_x0 = false, Observer* observer = nullptr);
+
+}  // namespace lsmr

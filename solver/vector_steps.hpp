@@ -1,0 +1,40 @@
+// Vector steps that every method uses, elementwise, written once for both executors.
+#pragma once
+
+#include <cstdint>
+
+#include "memory/host_device.hpp"
+
+namespace lsmr {
+
+// sums[0] = ||p||^2
+template <class T>
+struct SquaredNorm {
+    const T* p;
+    static constexpr int kSums = 1;
+    struct Coefficients {};
+    LSMR_HD Coefficients load() const { return {}; }
+    LSMR_HD void operator()(std::int64_t i, const Coefficients&, double* sums) const {
+        sums[0] += static_cast<double>(p[i]) * static_cast<double>(p[i]);
+    }
+};
+
+// out <- scale (c - x); c null: zero.  sums[0] = ||out||^2. out may be c or x.
+template <class T>
+struct FromCenter {
+    double scale;
+    const T* center;
+    const T* x;
+    T* out;
+    static constexpr int kSums = 1;
+    struct Coefficients {};
+    LSMR_HD Coefficients load() const { return {}; }
+    LSMR_HD void operator()(std::int64_t i, const Coefficients&, double* sums) const {
+        const double difference = (center ? static_cast<double>(center[i]) : 0.0) - static_cast<double>(x[i]);
+        const T value = static_cast<T>(scale * difference);
+        out[i] = value;
+        sums[0] += static_cast<double>(value) * static_cast<double>(value);
+    }
+};
+
+}  // namespace lsmr
