@@ -11,6 +11,11 @@
 
 namespace lsmr {
 
+namespace detail {
+// Asks for 2 MiB pages under a large allocation: fewer page faults when it is filled, fewer TLB misses when it is gathered from.
+void advise_large_pages(void* pointer, std::size_t bytes) noexcept;
+}
+
 template <class T>
 class HostBuffer {
     static_assert(std::is_trivially_copyable_v<T>, "HostBuffer holds plain data");
@@ -55,7 +60,10 @@ class HostBuffer {
     static T* allocate(std::int64_t size) {
         if (size < 0 || size > static_cast<std::int64_t>(PTRDIFF_MAX / sizeof(T))) throw std::bad_array_new_length();
         if (size == 0) return nullptr;
-        return static_cast<T*>(::operator new[](static_cast<std::size_t>(size) * sizeof(T), std::align_val_t{kAlignment}));
+        const std::size_t bytes = static_cast<std::size_t>(size) * sizeof(T);
+        void* pointer = ::operator new[](bytes, std::align_val_t{kAlignment});
+        detail::advise_large_pages(pointer, bytes);
+        return static_cast<T*>(pointer);
     }
 
     T* data_ = nullptr;

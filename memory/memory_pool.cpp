@@ -6,6 +6,7 @@
 #include <cstdlib>
 #include <map>
 #include <mutex>
+#include <set>
 #include <string_view>
 
 #include "memory/cuda_check.hpp"
@@ -35,6 +36,7 @@ struct MemoryPool::State {
     std::int64_t limit = 0;
     cudaMemPool_t pool = nullptr;  // null: the plain backend
     std::mutex mutex;              // several solvers may share the pool
+    std::set<cudaStream_t> streams;  // that allocated from it
     std::int64_t live = 0;
     std::int64_t peak = 0;
     // Plain backend: freed blocks, by size, and what cudaMalloc gave in all.
@@ -73,9 +75,13 @@ struct MemoryPool::State {
                                : try_plain(pointer, bytes);
     }
 
+    // Waits for the streams that used this pool, and for no other: another thread may be recording a graph, which a wait for the whole device
+    // would break.
     void trim() {
-        LSMR_CHECK(cudaDeviceSynchronize());
-        ++cuda_counters().synchronizations;
+        for (cudaStream_t stream : streams) {
+            LSMR_CHECK(cudaStreamSynchronize(stream));
+            ++cuda_counters().synchronizations;
+        }
         if (pool != nullptr) {
             LSMR_CHECK(cudaMemPoolTrimTo(pool, 0));
             return;
@@ -119,6 +125,7 @@ void* MemoryPool::allocate(std::int64_t bytes, CUstream_st* stream) {
     bytes = rounded_up(bytes);
     const std::lock_guard lock(state_->mutex);
     ++cuda_counters().allocations;
+    state_->streams.insert(stream);
     void* pointer = nullptr;
     if (state_->try_allocate(&pointer, bytes, stream) != cudaSuccess) {
         cudaGetLastError();

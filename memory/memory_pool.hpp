@@ -22,7 +22,7 @@ class MemoryPool {
     MemoryPool(const MemoryPool&) = delete;
     MemoryPool& operator=(const MemoryPool&) = delete;
 
-    // Stream-ordered; aligned to 256 bytes; null for 0 bytes. When it fails: waits for the device, gives unused memory back, tries
+    // Stream-ordered; aligned to 256 bytes; null for 0 bytes. When it fails: waits for the pool's streams, gives unused memory back, tries
     // once more; then throws OutOfMemory.
     void* allocate(std::int64_t bytes, CUstream_st* stream);
     // On the stream of last use. Never throws.
@@ -34,7 +34,8 @@ class MemoryPool {
     std::int64_t peak_bytes() const;      // the most ever handed out since reset_peak()
     std::int64_t reserved_bytes() const;  // held from the driver, in use or not
     void reset_peak();
-    // Gives memory that is not in use back to the driver. Waits for the device first: a free counts only once it was seen.
+    // Gives memory that is not in use back to the driver. Waits for the streams that used the pool first: a free counts only once it was
+    // seen. These streams must still exist.
     void trim();
 
   private:

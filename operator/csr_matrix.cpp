@@ -149,9 +149,7 @@ CsrMatrix CsrMatrix::from_csc(std::int64_t rows, std::int64_t cols, HostBuffer<s
     transpose.offsets_ = std::move(offsets);
     transpose.columns_ = std::move(row_indices);
     transpose.values_ = std::move(values);
-    CsrMatrix a = transpose.transposed();
-    a.duplicates_summed_ = transpose.duplicates_summed_;
-    return a;
+    return transpose.transposed();
 }
 
 CsrMatrix CsrMatrix::from_coo(std::int64_t rows, std::int64_t cols, std::span<const std::int64_t> row_indices,
@@ -180,6 +178,7 @@ CsrMatrix CsrMatrix::transposed() const {
     CsrMatrix t;
     t.rows_ = cols_;
     t.cols_ = rows_;
+    t.duplicates_summed_ = duplicates_summed_;
     t.offsets_ = HostBuffer<std::int64_t>(cols_ + 1, 0);
     t.columns_ = HostBuffer<std::int32_t>(nnz());
     t.values_ = HostBuffer<double>(nnz());
@@ -252,30 +251,94 @@ CsrMatrix CsrBuilder::build(std::int64_t rows, std::int64_t cols) {
     a.rows_ = rows;
     a.cols_ = cols;
     a.offsets_ = HostBuffer<std::int64_t>(rows + 1, 0);
-    a.columns_ = HostBuffer<std::int32_t>(count);
-    a.values_ = HostBuffer<double>(count);
-
-    const auto entries_in = [this](std::size_t block) { return block + 1 == blocks_.size() ? used_ : kBlockEntries; };
-    // offsets_[i + 1] counts row i, then becomes the place of its next entry, and ends as the end of row i.
-    std::int64_t* next = a.offsets_.data() + 1;
-    for (std::size_t b = 0; b < blocks_.size(); ++b) {
-        for (std::int64_t k = 0; k < entries_in(b); ++k) ++next[blocks_[b]->rows[k]];
-    }
-    std::int64_t total = 0;
-    for (std::int64_t i = 0; i < rows; ++i) total += std::exchange(next[i], total);
-    for (std::size_t b = 0; b < blocks_.size(); ++b) {
-        const Block& block = *blocks_[b];
-        for (std::int64_t k = 0; k < entries_in(b); ++k) {
-            const std::int64_t out = next[block.rows[k]]++;
-            a.columns_[out] = block.cols[k];
-            a.values_[out] = block.values[k];
-        }
-        blocks_[b].reset();
+    if (sorted_by_row_) {
+        append_blocks(a, count);
+    } else {
+        scatter_blocks(a, count);
     }
     blocks_.clear();
     used_ = kBlockEntries;
+    sorted_by_row_ = true;
+    last_row_ = 0;
     a.duplicates_summed_ = sort_and_sum(rows, a.offsets_, a.columns_, a.values_);
     return a;
+}
+
+// Rows came in ascending order: the blocks, one behind the other, are the matrix.
+void CsrBuilder::append_blocks(CsrMatrix& a, std::int64_t count) {
+    a.columns_ = HostBuffer<std::int32_t>(count);
+    a.values_ = HostBuffer<double>(count);
+    std::int64_t* const in_row = a.offsets_.data() + 1;
+    std::int64_t out = 0;
+    for (std::size_t b = 0; b < blocks_.size(); ++b) {
+        const Block& block = *blocks_[b];
+        const std::int64_t entries = entries_in(b);
+        for (std::int64_t k = 0; k < entries; ++k) ++in_row[block.rows[k]];
+        std::copy_n(block.cols, entries, a.columns_.data() + out);
+        std::copy_n(block.values, entries, a.values_.data() + out);
+        out += entries;
+        blocks_[b].reset();
+    }
+    for (std::int64_t i = 0; i < a.rows_; ++i) a.offsets_[i + 1] += a.offsets_[i];
+}
+
+// Any order, in two steps that both stay in the cache: entries go to buckets of neighbouring rows, then each bucket, on
+// its own, to its rows. Stable, so that duplicates keep their order. A block is freed once it is distributed, a bucket
+// once it is placed.
+void CsrBuilder::scatter_blocks(CsrMatrix& a, std::int64_t count) {
+    struct Entry {
+        std::int32_t row;
+        std::int32_t col;
+        double value;
+    };
+    constexpr std::int64_t kBucketEntries =
+        1 << 15;                               // 512 KiB: the second-level cache holds it and its share of the result
+    constexpr std::int64_t kMaxBuckets = 512;  // each is a stream of writes; more would leave the first-level cache
+    const std::int64_t wanted = std::clamp<std::int64_t>(count / kBucketEntries, 1, kMaxBuckets);
+    int shift = 0;
+    while ((a.rows_ - 1) >> shift >= wanted) ++shift;
+    const auto buckets = static_cast<std::size_t>(((a.rows_ - 1) >> shift) + 1);
+
+    std::vector<std::int64_t> sizes(buckets, 0);
+    for (std::size_t b = 0; b < blocks_.size(); ++b) {
+        for (std::int64_t k = 0; k < entries_in(b); ++k)
+            ++sizes[static_cast<std::size_t>(blocks_[b]->rows[k] >> shift)];
+    }
+    std::vector<HostBuffer<Entry>> bucket(buckets);
+    std::vector<Entry*> next(buckets);
+    std::vector<std::int64_t> starts(buckets);
+    std::int64_t total = 0;
+    for (std::size_t i = 0; i < buckets; ++i) {
+        bucket[i] = HostBuffer<Entry>(sizes[i]);
+        next[i] = bucket[i].data();
+        starts[i] = std::exchange(total, total + sizes[i]);
+    }
+    for (std::size_t b = 0; b < blocks_.size(); ++b) {
+        const Block& block = *blocks_[b];
+        for (std::int64_t k = 0; k < entries_in(b); ++k) {
+            *next[static_cast<std::size_t>(block.rows[k] >> shift)]++ = {block.rows[k], block.cols[k], block.values[k]};
+        }
+        blocks_[b].reset();
+    }
+
+    a.columns_ = HostBuffer<std::int32_t>(count);
+    a.values_ = HostBuffer<double>(count);
+    // offsets_[i + 1] counts row i, then becomes the place of its next entry, and ends as the end of row i.
+    std::int64_t* const place = a.offsets_.data() + 1;
+#pragma omp parallel for schedule(dynamic)
+    for (std::size_t i = 0; i < buckets; ++i) {
+        for (const Entry& entry : bucket[i]) ++place[entry.row];
+        const std::int64_t first_row = static_cast<std::int64_t>(i) << shift;
+        const std::int64_t last_row = std::min(first_row + (std::int64_t{1} << shift), a.rows_);
+        std::int64_t at = starts[i];
+        for (std::int64_t row = first_row; row < last_row; ++row) at += std::exchange(place[row], at);
+        for (const Entry& entry : bucket[i]) {
+            const std::int64_t out = place[entry.row]++;
+            a.columns_[out] = entry.col;
+            a.values_[out] = entry.value;
+        }
+        bucket[i] = HostBuffer<Entry>();
+    }
 }
 
 MatrixSummary summarize(const CsrMatrix& a) {

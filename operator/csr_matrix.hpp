@@ -67,6 +67,8 @@ class CsrBuilder {
     void add(std::int32_t row, std::int32_t col, double value) {
         if (used_ == kBlockEntries) new_block();
         Block& block = *blocks_.back();
+        sorted_by_row_ &= row >= last_row_;
+        last_row_ = row;
         block.rows[used_] = row;
         block.cols[used_] = col;
         block.values[used_] = value;
@@ -86,9 +88,14 @@ class CsrBuilder {
         double values[kBlockEntries];
     };
     void new_block();
+    std::int64_t entries_in(std::size_t block) const { return block + 1 == blocks_.size() ? used_ : kBlockEntries; }
+    void append_blocks(CsrMatrix& a, std::int64_t count);
+    void scatter_blocks(CsrMatrix& a, std::int64_t count);
 
     std::vector<std::unique_ptr<Block>> blocks_;
     std::int64_t used_ = kBlockEntries;  // entries in the last block
+    bool sorted_by_row_ = true;          // so far
+    std::int32_t last_row_ = 0;
 };
 
 // What a person wants to know of a matrix before solving with it.

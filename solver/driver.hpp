@@ -88,7 +88,11 @@ class Drive {
                 now = residuals();
             } catch (...) {
                 // From the observer or a user's operator: x so far is handed over, the exception goes on unchanged.
-                backend_.download(problem_.x.data(), x_, n_, e_ - f_);
+                try {
+                    backend_.download(problem_.x.data(), x_, n_, e_ - f_);
+                } catch (const Error&) {
+                    // A device that failed keeps x; what it failed of is the news.
+                }
                 throw;
             }
             progress.suspect_iteration += base_iteration_;
@@ -336,7 +340,8 @@ class Drive {
         const double a_norm = a_norm_ > 0 ? a_norm_ : a_norm_used_;
         // The start's size counts too: b - A x0 was formed with its rounding errors.
         const double size = a_norm * std::max(now.x, x0_norm_) + b_norm_;
-        const bool solves = now.r_damped <= 2 * (options_.btol * b_norm_ + options_.atol * a_norm * now.x);
+        const bool solves = fits(b_norm_, now.r_damped / 2) &&
+                            now.r_damped <= 2 * (options_.btol * b_norm_ + options_.atol * a_norm * now.x);
         const bool is_least = now.ar <= 2 * options_.atol * a_norm * now.r_damped;
         const bool solves_eps = now.r_damped <= 8 * kEps * size;
         const bool is_least_eps = now.ar <= 8 * kEps * a_norm * size;

@@ -35,6 +35,8 @@ std::string outcome_words(Status status, const SolveResult& result, const SolveO
             return fmt::format("{}: ||A'r|| / (||A|| ||r||) = {:.3e}, machine precision {:.1e}", sentence, n.ar / (a_norm * r), eps);
         case Status::condition_limit:
         case Status::condition_eps: return fmt::format("{}: the estimate is {:.2e}", sentence, n.cond_estimate);
+        case Status::breakdown:
+            return fmt::format("{}: the products with A and with A^T do not belong together", sentence);
         case Status::audit_refused:
             return fmt::format("{}: recomputed ||r|| = {:.3e}, ||A'r|| = {:.3e}; estimated {:.3e}, {:.3e}", sentence, r, n.ar,
                                n.r_estimated, n.ar_estimated);

@@ -2,11 +2,13 @@
 #include <cusparse.h>
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 #include <utility>
 
 #include "memory/device_buffer.hpp"
+#include "memory/host_buffer.hpp"
 #include "operator/cuda/csr_kernels.hpp"
 #include "operator/cuda/cuda_operators.hpp"
 #include "operator/cuda/transpose.hpp"
@@ -32,18 +34,23 @@ struct DeviceCsr {
     DeviceBuffer<std::int64_t> offsets64;
     DeviceBuffer<std::int32_t> columns;
     DeviceBuffer<T> values;
-    cuda::CsrLaunch launch;
     std::int64_t longest_row = 0;
+    // The plan of our kernel.
+    DeviceBuffer<cuda::CsrItem> items;
+    DeviceBuffer<cuda::CsrSegment> segments;
+    DeviceBuffer<cuda::CsrSplitRow> split_rows;
+    cuda::CsrLaunch launch;
 
     DeviceCsr() = default;
     DeviceCsr(const CudaContext& context, std::int64_t rows_, std::int64_t cols_, std::int64_t nnz_)
         : rows(rows_), cols(cols_), nnz(nnz_), columns(context, nnz_), values(context, nnz_) {
         if (wide()) offsets64 = DeviceBuffer<std::int64_t>(context, rows + 1);
         else offsets32 = DeviceBuffer<std::int32_t>(context, rows + 1);
-        launch = cuda::choose_csr_launch(rows, nnz, context.multiprocessors());
     }
     bool wide() const { return nnz > kMax32; }
-    std::int64_t bytes() const { return offsets32.bytes() + offsets64.bytes() + columns.bytes() + values.bytes(); }
+    std::int64_t bytes() const {
+        return offsets32.bytes() + offsets64.bytes() + columns.bytes() + values.bytes() + items.bytes() + segments.bytes() + split_rows.bytes();
+    }
 
     // f(offsets), with the type that is in use.
     template <class F>
@@ -51,14 +58,37 @@ struct DeviceCsr {
         if (wide()) f(offsets64.data());
         else f(offsets32.data());
     }
-    void find_longest_row(const CudaContext& context) {
-        DeviceBuffer<unsigned long long> longest(context, 1);
-        LSMR_CHECK(cudaMemsetAsync(longest.data(), 0, sizeof(unsigned long long), context.stream()));
-        with_offsets([&](const auto* offsets) { cuda::launch_max_row(rows, offsets, longest.data(), context.stream()); });
-        unsigned long long host = 0;
-        LSMR_CHECK(cudaMemcpyAsync(&host, longest.data(), sizeof(host), cudaMemcpyDeviceToHost, context.stream()));
-        context.synchronize();
-        longest_row = static_cast<std::int64_t>(host);
+    // The plan of our kernel, and the longest row, from the offsets on the host.
+    template <class Offset>
+    void make_plan(const CudaContext& context, const Offset* host_offsets) {
+        for (std::int64_t i = 0; i < rows; ++i) {
+            longest_row = std::max(longest_row, static_cast<std::int64_t>(host_offsets[i + 1]) - static_cast<std::int64_t>(host_offsets[i]));
+        }
+        const cuda::CsrPlan plan = cuda::make_csr_plan(rows, host_offsets, cuda::kCsrCapacity<T>);
+        launch = cuda::choose_csr_launch(plan, context.multiprocessors());
+        const auto send = [&](auto& buffer, const auto& list) {
+            buffer = std::remove_reference_t<decltype(buffer)>(context, static_cast<std::int64_t>(list.size()));
+            if (list.empty()) return;
+            LSMR_CHECK(cudaMemcpyAsync(buffer.data(), list.data(), list.size() * sizeof(list[0]), cudaMemcpyHostToDevice, context.stream()));
+        };
+        send(items, plan.items);
+        send(segments, plan.segments);
+        send(split_rows, plan.split_rows);
+        context.synchronize();  // the lists on the host go
+    }
+    // The same where only the device has the offsets.
+    void make_plan(const CudaContext& context) {
+        with_offsets([&](const auto* offsets) {
+            HostBuffer<std::remove_const_t<std::remove_pointer_t<decltype(offsets)>>> host(rows + 1);
+            LSMR_CHECK(cudaMemcpyAsync(host.data(), offsets, static_cast<std::size_t>(host.bytes()), cudaMemcpyDeviceToHost, context.stream()));
+            context.synchronize();
+            make_plan(context, host.data());
+        });
+    }
+    template <class Offset>
+    cuda::CsrDevice<T, Offset> view(const Offset* offsets) const {
+        return {offsets, columns.data(), values.data(), items.data(), static_cast<std::int32_t>(items.size()), segments.data(),
+                static_cast<std::int32_t>(segments.size()), split_rows.data(), static_cast<std::int32_t>(split_rows.size())};
     }
 };
 
@@ -179,17 +209,8 @@ struct ProductWorkspace : Workspace {
     using Workspace::Workspace;
     std::unique_ptr<CusparseProduct<T>> forward;  // null: our kernel
     std::unique_ptr<CusparseProduct<T>> adjoint;
+    DeviceBuffer<double> segment_sums;  // of split rows
 };
-
-// Whether our kernel suits the rows: with rows much longer than the average, lanes wait for one of them, and cuSPARSE's balanced product is
-// the better choice.
-template <class T>
-bool rows_are_even(const DeviceCsr<T>& a) {
-    const double average = a.rows > 0 ? static_cast<double>(a.nnz) / static_cast<double>(a.rows) : 0.0;
-    constexpr double kUneven = 32;
-    constexpr std::int64_t kShort = 512;
-    return a.longest_row <= kShort || static_cast<double>(a.longest_row) <= kUneven * average;
-}
 
 template <class T>
 class CudaMatrixOperator final : public MatrixOperator<T> {
@@ -211,10 +232,10 @@ class CudaMatrixOperator final : public MatrixOperator<T> {
         LSMR_CHECK(cudaMemcpyAsync(one_.data(), &one, sizeof(T), cudaMemcpyHostToDevice, context.stream()));
 
         DeviceCsr<T> given = upload<T>(stored, context, exponent_);
-        given.find_longest_row(context);
+        given.make_plan(context, stored.offsets());
         if (plan_.storage == StorageKind::dual || stored_is_transpose) {
             DeviceCsr<T> other = transposed(given, stored, context);
-            other.find_longest_row(context);
+            other.make_plan(context);
             a_ = stored_is_transpose ? std::move(other) : std::move(given);
             if (plan_.storage == StorageKind::dual) at_ = stored_is_transpose ? std::move(given) : std::move(other);
         } else {
@@ -223,8 +244,9 @@ class CudaMatrixOperator final : public MatrixOperator<T> {
 
         const bool has_entries = stored.nnz() > 0;
         const bool dual = plan_.storage == StorageKind::dual;
-        forward_cusparse_ = has_entries && !wide && use_cusparse(options.spmv, a_);
-        adjoint_cusparse_ = has_entries && (!dual || (!wide && use_cusparse(options.spmv, at_)));
+        // Our kernel is the choice: at least as fast as cuSPARSE's product of fixed order on every matrix measured.
+        forward_cusparse_ = has_entries && options.spmv == SpmvKind::cusparse;
+        adjoint_cusparse_ = has_entries && (!dual || options.spmv == SpmvKind::cusparse);
         plan_.forward = forward_cusparse_ ? "cusparse csr_alg2" : own_words(a_);
         plan_.adjoint = !dual ? "cusparse csr transposed" : adjoint_cusparse_ ? "cusparse csr_alg2 of A^T" : own_words(at_) + " of A^T";
         plan_.deterministic = dual || !has_entries;
@@ -260,6 +282,7 @@ class CudaMatrixOperator final : public MatrixOperator<T> {
             throw InputError(fmt::format("operator: A lies on GPU {}, the context is of GPU {}", context_.device(), context->device()));
         }
         auto w = std::make_unique<ProductWorkspace<T>>(context);
+        w->segment_sums = DeviceBuffer<double>(*context, std::max(a_.segments.size(), at_.segments.size()));
         if (forward_cusparse_) {
             w->forward = std::make_unique<CusparseProduct<T>>(a_, CUSPARSE_OPERATION_NON_TRANSPOSE, *context, one_.data());
         }
@@ -272,11 +295,9 @@ class CudaMatrixOperator final : public MatrixOperator<T> {
     }
 
   private:
-    static bool use_cusparse(SpmvKind kind, const DeviceCsr<T>& a) {
-        return kind == SpmvKind::cusparse || (kind == SpmvKind::automatic && !rows_are_even(a));
-    }
     static std::string own_words(const DeviceCsr<T>& a) {
-        return fmt::format("own csr, {} lane{} a row, {} blocks", a.launch.lanes, a.launch.lanes == 1 ? "" : "s", a.launch.blocks);
+        return fmt::format("own csr stream, {} blocks{}", a.launch.blocks,
+                           a.split_rows.size() > 0 ? fmt::format(", {} rows split", a.split_rows.size()) : std::string());
     }
 
     void choose_storage(const CsrMatrix& stored, const OperatorOptions& options, bool wide) {
@@ -314,7 +335,7 @@ class CudaMatrixOperator final : public MatrixOperator<T> {
     }
 
     void product(DeviceCsr<T>& matrix, CusparseProduct<T>* cusparse, std::int64_t y_size, Scalar<T> a, const T* x, Scalar<T> b, T* y,
-                 const Workspace& workspace, NormPartials* norm) const {
+                 ProductWorkspace<T>& workspace, NormPartials* norm) const {
         const cudaStream_t stream = workspace.context()->stream();
         double* sums = norm ? norm->sums + norm->count : nullptr;
         if (cusparse != nullptr) {
@@ -326,11 +347,9 @@ class CudaMatrixOperator final : public MatrixOperator<T> {
             return;
         }
         matrix.with_offsets([&](const auto* offsets) {
-            using Offset = std::remove_const_t<std::remove_pointer_t<decltype(offsets)>>;
-            const cuda::CsrDevice<T, Offset> view{matrix.rows, offsets, matrix.columns.data(), matrix.values.data()};
-            cuda::launch_csr_apply(view, matrix.launch, a, x, b, y, sums, stream);
+            cuda::launch_csr_apply(matrix.view(offsets), matrix.launch, a, x, b, y, sums, workspace.segment_sums.data(), stream);
         });
-        if (norm) norm->count += matrix.launch.blocks;
+        if (norm) norm->count += matrix.launch.partials();
     }
 
     CudaContext& context_;

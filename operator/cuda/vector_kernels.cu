@@ -61,16 +61,6 @@ __global__ void __launch_bounds__(kVectorThreads) max_abs_kernel(std::int64_t n,
     atomicMax(result, static_cast<unsigned long long>(__double_as_longlong(largest)));
 }
 
-template <class Offset>
-__global__ void __launch_bounds__(kVectorThreads) max_row_kernel(std::int64_t rows, const Offset* offsets, unsigned long long* result) {
-    unsigned long long longest = 0;
-    for (std::int64_t i = first_index(); i < rows; i += index_step()) {
-        const auto length = static_cast<unsigned long long>(offsets[i + 1] - offsets[i]);
-        longest = length > longest ? length : longest;
-    }
-    atomicMax(result, longest);
-}
-
 }  // namespace
 
 int vector_blocks(std::int64_t n) {
@@ -99,12 +89,6 @@ void launch_max_abs(std::int64_t n, const T* p, double* result, cudaStream_t str
     max_abs_kernel<<<static_cast<unsigned>(vector_blocks(n)), kVectorThreads, 0, stream>>>(n, p, reinterpret_cast<unsigned long long*>(result));
     LSMR_CHECK(cudaGetLastError());
 }
-template <class Offset>
-void launch_max_row(std::int64_t rows, const Offset* offsets, unsigned long long* result, cudaStream_t stream) {
-    max_row_kernel<<<static_cast<unsigned>(vector_blocks(rows)), kVectorThreads, 0, stream>>>(rows, offsets, result);
-    LSMR_CHECK(cudaGetLastError());
-}
-
 #define LSMR_INSTANTIATE(T)                                                                                             \
     template void launch_axpby(std::int64_t, Scalar<T>, double, const T*, Scalar<T>, T*, double*, cudaStream_t);       \
     template void launch_scale(std::int64_t, Scalar<T>, T*, double*, cudaStream_t);                                    \
@@ -113,7 +97,5 @@ void launch_max_row(std::int64_t rows, const Offset* offsets, unsigned long long
 LSMR_INSTANTIATE(double)
 LSMR_INSTANTIATE(float)
 #undef LSMR_INSTANTIATE
-template void launch_max_row(std::int64_t, const std::int32_t*, unsigned long long*, cudaStream_t);
-template void launch_max_row(std::int64_t, const std::int64_t*, unsigned long long*, cudaStream_t);
 
 }  // namespace lsmr::cuda

@@ -25,8 +25,5 @@ void launch_norm(std::int64_t n, const T* y, double* partials, cudaStream_t stre
 // max |p_i| as a double into *result (set to 0 before); infinite where an element is not finite.
 template <class T>
 void launch_max_abs(std::int64_t n, const T* p, double* result, cudaStream_t stream);
-// The longest row of a CSR matrix into *result (set to 0 before).
-template <class Offset>
-void launch_max_row(std::int64_t rows, const Offset* offsets, unsigned long long* result, cudaStream_t stream);
 
 }  // namespace lsmr::cuda

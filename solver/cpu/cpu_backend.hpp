@@ -107,9 +107,14 @@ class CpuBackend {
         const auto coefficients = f.load();
 #pragma omp parallel for schedule(static) if (chunks.count > 1)
         for (std::int64_t c = 0; c < chunks.count; ++c) {
-            double sums[F::kSums] = {};
-            for (std::int64_t i = c * chunks.length; i < std::min(n, (c + 1) * chunks.length); ++i) f(i, coefficients, sums);
-            for (int s = 0; s < F::kSums; ++s) partials[s][c] = sums[s];
+            const std::int64_t end = std::min(n, (c + 1) * chunks.length);
+            double total[F::kSums] = {};
+            for (std::int64_t begin = c * chunks.length; begin < end; begin += kBlock) {
+                double sums[F::kSums] = {};
+                for (std::int64_t i = begin; i < std::min(end, begin + kBlock); ++i) f(i, coefficients, sums);
+                for (int s = 0; s < F::kSums; ++s) total[s] += sums[s];
+            }
+            for (int s = 0; s < F::kSums; ++s) partials[s][c] = total[s];
         }
     }
     // Partial sums of ||p||^2 into a slot.
@@ -164,6 +169,8 @@ class CpuBackend {
 
   private:
     static constexpr std::size_t kSlots = 4;
+    // Sums are formed in blocks, so that their rounding does not grow with the length of a chunk: errors in norms cost orthogonality.
+    static constexpr std::int64_t kBlock = 64;
 
     T* vector(std::vector<HostBuffer<T>>& list, std::size_t k, std::int64_t n) {
         if (list.size() <= k) list.resize(k + 1);

@@ -22,6 +22,39 @@
 
 namespace lsmr {
 
+// A piece of work on a stream, recorded once, launched as one.
+class IterationGraph {
+  public:
+    IterationGraph() = default;
+    IterationGraph(const IterationGraph&) = delete;
+    IterationGraph& operator=(const IterationGraph&) = delete;
+    ~IterationGraph() {
+        if (executable_) LSMR_CHECK_NOTHROW(cudaGraphExecDestroy(executable_));
+    }
+    explicit operator bool() const { return executable_ != nullptr; }
+    template <class Work>
+    void record(cudaStream_t stream, const Work& work) {
+        cudaGraph_t graph = nullptr;
+        // Thread-local: other threads of the host program may allocate meanwhile.
+        LSMR_CHECK(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal));
+        try {
+            work();
+        } catch (...) {
+            LSMR_CHECK_NOTHROW(cudaStreamEndCapture(stream, &graph));
+            if (graph) LSMR_CHECK_NOTHROW(cudaGraphDestroy(graph));
+            throw;
+        }
+        LSMR_CHECK(cudaStreamEndCapture(stream, &graph));
+        const cudaError_t made = cudaGraphInstantiate(&executable_, graph, 0);
+        LSMR_CHECK_NOTHROW(cudaGraphDestroy(graph));
+        LSMR_CHECK(made);
+    }
+    void launch(cudaStream_t stream) const { LSMR_CHECK(cudaGraphLaunch(executable_, stream)); }
+
+  private:
+    cudaGraphExec_t executable_ = nullptr;
+};
+
 template <class T>
 class CudaBackend {
   public:
@@ -179,8 +212,18 @@ class CudaBackend {
         Method::start(*this, w, r, center);
         queue_progress(0);
         std::int64_t batch = 1;
+        IterationGraph graph;
         for (std::size_t slot = 0;; slot = 1 - slot) {
-            for (std::int64_t i = 0; i < batch; ++i) Method::iterate(*this, w, r, center);
+            // Short iterations are bound by launches: they are recorded once and replayed. By now every buffer has been made, so nothing is
+            // allocated while recording.
+            if (batch >= kGraphIterations && current().capturable()) {
+                if (!graph) graph.record(stream(), [&] {
+                    for (std::int64_t i = 0; i < kGraphIterations; ++i) Method::iterate(*this, w, r, center);
+                });
+                for (std::int64_t i = 0; i < batch; i += kGraphIterations) graph.launch(stream());
+            } else {
+                for (std::int64_t i = 0; i < batch; ++i) Method::iterate(*this, w, r, center);
+            }
             queue_progress(1 - slot);
             const auto before = Clock::now();
             LSMR_CHECK(cudaEventSynchronize(events_[slot]));
@@ -196,7 +239,7 @@ class CudaBackend {
             if (waited < kShort && batch < kLongestBatch) batch *= 2;
             else if (waited > kLong && batch > 1) batch /= 2;
         }
-        context_.synchronize();
+        context_.synchronize();  // also before the graph goes
         Progress last;
         LSMR_CHECK(cudaMemcpyAsync(&last, &r->progress, sizeof(Progress), cudaMemcpyDeviceToHost, stream()));
         context_.synchronize();
@@ -206,6 +249,7 @@ class CudaBackend {
   private:
     static constexpr std::int64_t kStaging = std::int64_t{1} << 20;
     static constexpr std::int64_t kLongestBatch = 64;
+    static constexpr std::int64_t kGraphIterations = 16;  // divides kLongestBatch, as batches double
     static constexpr std::int64_t kRing = 4 * kLongestBatch;  // records of the batch before, while the next two are written
     enum ConstantSlot : std::int64_t { kOne, kA, kB, kConstants };
 

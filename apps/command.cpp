@@ -1,0 +1,256 @@
+#include "command.hpp"
+
+#include <fmt/format.h>
+#include <omp.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <optional>
+#include <utility>
+
+#include "console.hpp"
+#include "data/write.hpp"
+#include "history.hpp"
+#include "json_report.hpp"
+#include "options.hpp"
+#include "outputs.hpp"
+#include "problem.hpp"
+#include "progress.hpp"
+#include "report.hpp"
+#include "signals.hpp"
+#include "solver/solve.hpp"
+#include "stopwatch.hpp"
+
+namespace lsmr {
+namespace {
+
+// Follows the solve: history, log, progress, and the wish to stop.
+class Follower : public Observer {
+  public:
+    Follower(Console& console, const CommandLine& line, HistoryFile* history, bool prints_table)
+        : console_(console),
+          history_(history),
+          log_(console, line.log_every),
+          forecast_(line.solve),
+          prints_table_(prints_table) {}
+
+    Verdict on_iterations(std::span<const IterationRecord> records) override {
+        if (history_ != nullptr) history_->add(records);
+        if (prints_table_) log_.add(records);
+        if (console_.shows_progress()) show_progress(records);
+        return noted_signal() != 0 ? Verdict::stop : Verdict::go_on;
+    }
+    void end_column() {
+        console_.clear_progress();
+        log_.finish();
+    }
+
+  private:
+    void show_progress(std::span<const IterationRecord> records) {
+        constexpr double kSecondsBetween = 0.1;  // as often as an eye can follow
+        for (const IterationRecord& record : records) forecast_.add(record);
+        if (since_progress_.seconds() < kSecondsBetween) return;
+        console_.progress(forecast_.text());
+        since_progress_ = Stopwatch();
+    }
+
+    Console& console_;
+    HistoryFile* history_;
+    IterationLog log_;
+    Forecast forecast_;
+    bool prints_table_;
+    Stopwatch since_progress_;
+};
+
+// A column that a signal kept from being solved: x is its start, and no norm is known.
+SolveResult not_begun() {
+    constexpr double kUnknown = std::numeric_limits<double>::quiet_NaN();
+    SolveResult result;
+    result.status = Status::stopped;
+    result.message = "stopped before this column was begun; x is its start";
+    result.norms = {kUnknown, kUnknown, kUnknown, kUnknown, kUnknown, kUnknown, kUnknown, kUnknown, kUnknown, kUnknown};
+    return result;
+}
+
+// Every column of b in turn; the time limit is for all of them together.
+Outcome solve_columns(const CommandLine& line, Problem& problem, PreparedProblem& prepared, Console& console,
+                      HistoryFile* history) {
+    const std::size_t rows = static_cast<std::size_t>(problem.a->rows());
+    const std::size_t cols = static_cast<std::size_t>(problem.a->cols());
+    const bool several = problem.columns > 1;
+    Follower follower(console, line, history, !several || line.log_every > 0 || console.shows_details());
+    Outcome outcome;
+    const Stopwatch since_start;
+    for (std::int64_t column = 0; column < problem.columns; ++column) {
+        const std::size_t at = static_cast<std::size_t>(column);
+        if (column > 0 && noted_signal() != 0) {
+            outcome.columns.push_back(not_begun());
+            continue;
+        }
+        SolveOptions options = line.solve;
+        options.time_limit_seconds = std::max(0.0, options.time_limit_seconds - since_start.seconds());
+        outcome.columns.push_back(prepared.solve(std::span<const double>(problem.b).subspan(at * rows, rows),
+                                                 std::span<double>(problem.x).subspan(at * cols, cols), options,
+                                                 !line.x0.empty(), &follower));
+        follower.end_column();
+        const SolveResult& result = outcome.columns.back();
+        outcome.timing.solve_seconds += result.solve_seconds;
+        outcome.timing.audit_seconds += result.audit_seconds;
+        if (several) print_column(console, column + 1, result);
+    }
+    for (std::size_t i = 1; i < outcome.columns.size(); ++i) {
+        if (exit_code(outcome.columns[i].status) > exit_code(outcome.result().status)) outcome.worst = i;
+    }
+    outcome.timing.setup_seconds = prepared.info().setup_seconds;
+    outcome.memory = prepared.memory();
+    return outcome;
+}
+
+double relative_error(std::span<const double> x, std::span<const double> x_true) {
+    double difference = 0;
+    double size = 0;
+    for (std::size_t j = 0; j < x.size(); ++j) {
+        difference = std::hypot(difference, x[j] - x_true[j]);
+        size = std::hypot(size, x_true[j]);
+    }
+    return size > 0 ? difference / size : difference;
+}
+
+// The first column beside Eigen. x_start: what the solve of that column began with.
+Comparison compare(const CommandLine& line, const Problem& problem, const Outcome& outcome,
+                   std::span<const double> x_start) {
+    const SolveResult& result = outcome.columns.front();
+    const std::span<const double> start = line.x0.empty() ? std::span<const double>() : x_start;
+    const ComparisonProblem comparison{
+        .a = *problem.a,
+        .b = std::span<const double>(problem.b).first(static_cast<std::size_t>(problem.a->rows())),
+        .x0 = start,
+        .center = line.solve.damp_center == DampCenter::x0 ? start : std::span<const double>(),
+        .damp = line.solve.damp,
+        .x_ours = std::span<const double>(problem.x).first(static_cast<std::size_t>(problem.a->cols())),
+        .achieved_ar = result.norms.ar,
+        .max_iterations = line.solve.max_iterations,
+        .threads = line.prepare.threads,
+    };
+    ComparisonRow ours;
+    ours.solver = fmt::format("lsmr_solve, {}", name(line.solve.method));
+    ours.iterations = result.iterations;
+    ours.setup_seconds = outcome.timing.setup_seconds;
+    ours.solve_seconds = result.solve_seconds;
+    ours.ended = status_name(result.status);
+    return compare_with_eigen(comparison, std::move(ours), [] { return noted_signal() != 0; });
+}
+
+PreparedProblem prepare(const CommandLine& line, const Problem& problem) {
+    try {
+        return PreparedProblem(problem.a, line.prepare);
+    } catch (const InputError& error) {
+        // The matrix has been read and checked: it is options that contradict each other.
+        throw UsageError(error.what());
+    }
+}
+
+int solve(CommandLine& line, Console& console) {
+    const std::string rhs_note = resolve_rhs(line);
+    check_outputs(line);
+    Problem problem = load_problem(line, rhs_note);
+    const CsrMatrix& a = *problem.a;
+    line.solve.conlim = resolved_conlim(line.solve, line.prepare.precision);
+    line.solve.max_iterations = resolved_max_iterations(line.solve, a.rows(), a.cols());
+    if (line.compare_eigen) check_eigen_can_hold(a, line.solve.damp > 0);
+
+    print_problem(console, line, problem);
+    std::vector<std::string> warnings = problem.warnings;
+    if (line.action == Action::check) {
+        for (const std::string& warning : warnings) console.warning(warning);
+        print_check(console, problem);
+        if (!line.json.empty()) write_text(line.json, check_json(line, problem, warnings));
+        return kExitOk;
+    }
+
+    if (line.prepare.threads == 0) line.prepare.threads = omp_get_max_threads();
+    PreparedProblem prepared = prepare(line, problem);
+    warnings.insert(warnings.end(), prepared.info().notes.begin(), prepared.info().notes.end());
+    for (const std::string& warning : warnings) console.warning(warning);
+    print_setup(console, line, prepared);
+
+    std::optional<HistoryFile> history;
+    if (!line.history.empty()) history.emplace(line.history);
+    const std::vector<double> x_start(problem.x.begin(), problem.x.begin() + (line.compare_eigen ? a.cols() : 0));
+    note_signals();
+    Outcome outcome = solve_columns(line, problem, prepared, console, history ? &*history : nullptr);
+
+    const Stopwatch writing;
+    if (history) {
+        try {
+            history->finish();
+        } catch (const OutputError& error) {
+            outcome.history_error = error.what();  // x and the report come first
+        }
+    }
+    if (!line.output.empty()) write_x(line, problem, outcome);
+    outcome.timing.write_seconds = writing.seconds();
+    if (!problem.x_true.empty()) outcome.error_to_x_true = relative_error(problem.x, problem.x_true);
+    print_outcome(console, line, problem, outcome);
+
+    if (line.compare_eigen && noted_signal() == 0) {
+        outcome.comparison = compare(line, problem, outcome, x_start);
+        print_comparison(console, *outcome.comparison, problem.columns > 1);
+    }
+    outcome.signal = noted_signal();
+    if (!line.json.empty()) write_text(line.json, solve_json(line, problem, prepared.info(), outcome, warnings));
+    if (!outcome.history_error.empty()) console.error(outcome.history_error);
+    if (outcome.signal != 0) end_by_signal(outcome.signal);
+    return outcome.exit_code();
+}
+
+int execute(CommandLine& line, Console& console) {
+    switch (line.action) {
+        case Action::help:
+            write_text("-", help_text());
+            return kExitOk;
+        case Action::version:
+            write_text("-", version_text());
+            return kExitOk;
+        case Action::environment: {
+            const Environment environment = describe_environment();
+            if (line.json.empty()) {
+                write_text("-", environment_text(environment));
+            } else {
+                write_text(line.json, environment_json(environment));
+            }
+            return kExitOk;
+        }
+        case Action::check:
+        case Action::solve:
+            return solve(line, console);
+    }
+    return kExitInternal;
+}
+
+}  // namespace
+
+int run_command(std::span<const std::string> args) {
+    Console console(asks_for_silence(args) ? Talk::silent : Talk::normal, ProgressMode::never);
+    if (args.empty()) {
+        console.line(help_text());
+        return kExitUsage;
+    }
+    try {
+        CommandLine line = parse_command_line(args);
+        console = Console(line.talk, line.progress);
+        return execute(line, console);
+    } catch (const UsageError& error) {
+        console.error(fmt::format("{} (lsmr_solve --help lists the flags)", error.what()));
+        return kExitUsage;
+    } catch (const std::bad_alloc& error) {
+        console.error("out of memory on the host");
+        return exit_code(error);
+    } catch (const std::exception& error) {
+        console.error(error.what());
+        return exit_code(error);
+    }
+}
+
+}  // namespace lsmr

@@ -1,0 +1,213 @@
+#include "json_report.hpp"
+
+#include <cmath>
+#include <nlohmann/json.hpp>
+
+namespace lsmr {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+Json number(double value) {
+    return std::isfinite(value) ? Json(value) : Json(nullptr);
+}
+Json text_or_null(const std::string& text) {
+    return text.empty() ? Json(nullptr) : Json(text);
+}
+
+// A path need not be UTF-8; JSON must.
+std::string to_text(const Json& json) {
+    return json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
+}
+
+Json status_json(const SolveResult& result) {
+    return {{"code", static_cast<int>(result.status)},
+            {"name", status_name(result.status)},
+            {"converged", result.converged()},
+            {"message", result.message}};
+}
+
+Json norms_json(const Norms& norms) {
+    return {{"b", number(norms.b)},
+            {"r", number(norms.r)},
+            {"r_damped", number(norms.r_damped)},
+            {"ar", number(norms.ar)},
+            {"r_estimated", number(norms.r_estimated)},
+            {"ar_estimated", number(norms.ar_estimated)},
+            {"a_frobenius", number(norms.a_frobenius)},
+            {"cond_estimate", number(norms.cond_estimate)},
+            {"x", number(norms.x)},
+            {"dx", number(norms.dx)}};
+}
+
+Json matrix_json(const CommandLine& line, const Problem& problem) {
+    const CsrMatrix& a = *problem.a;
+    return {{"path", line.matrix},
+            {"rows", a.rows()},
+            {"cols", a.cols()},
+            {"nnz", a.nnz()},
+            {"duplicates_summed", problem.duplicates_summed},
+            {"empty_rows", problem.summary.empty_rows},
+            {"empty_cols", problem.summary.empty_cols}};
+}
+
+Json rhs_json(const Problem& problem, const std::optional<double>& error_to_x_true) {
+    if (problem.columns == 0) return nullptr;
+    Json rhs = {{"origin", problem.b_origin}, {"columns", problem.columns}};
+    if (error_to_x_true) rhs["x_true_relative_error"] = number(*error_to_x_true);
+    return rhs;
+}
+
+const char* device_name(DeviceKind kind) {
+    return kind == DeviceKind::automatic ? "auto" : kind == DeviceKind::cpu ? "cpu" : "cuda";
+}
+
+// The options as the solve used them: -1 and 0 have been replaced by what they stand for.
+Json options_json(const CommandLine& line) {
+    const SolveOptions& solve = line.solve;
+    const PrepareOptions& prepare = line.prepare;
+    return {{"method", name(solve.method)},
+            {"damp", number(solve.damp)},
+            {"damp_center", name(solve.damp_center)},
+            {"atol", number(solve.atol)},
+            {"btol", number(solve.btol)},
+            {"conlim", number(solve.conlim)},
+            {"max_iterations", solve.max_iterations},
+            {"time_limit_seconds", number(solve.time_limit_seconds)},
+            {"x0", text_or_null(line.x0)},
+            {"transpose", line.transpose},
+            {"fortran_numbers", line.read.fortran_numbers},
+            {"allow_nonfinite", line.read.allow_nonfinite},
+            {"device", device_name(prepare.device)},
+            {"device_index", prepare.device_index},
+            {"precision", name(prepare.precision)},
+            {"spmv", name(prepare.spmv)},
+            {"storage", name(prepare.storage)},
+            {"gpu_memory_limit_bytes",
+             prepare.gpu_memory_limit_bytes > 0 ? Json(prepare.gpu_memory_limit_bytes) : Json(nullptr)},
+            {"allow_fallback", prepare.allow_fallback},
+            {"threads", prepare.threads},
+            {"deterministic", prepare.deterministic},
+            {"compare", line.compare_eigen ? Json("eigen") : Json(nullptr)}};
+}
+
+Json environment_members(const Environment& environment) {
+    const CudaProbe& cuda = environment.cuda;
+    return {{"version", environment.version},
+            {"compiler", environment.compiler},
+            {"build_type", environment.build_type},
+            {"eigen", environment.eigen},
+            {"openmp_threads", environment.openmp_threads},
+            {"cuda",
+             {{"built_in", cuda.built_in},
+              {"usable", cuda.usable},
+              {"reason", text_or_null(cuda.reason)},
+              {"driver", text_or_null(cuda.driver)},
+              {"runtime", text_or_null(cuda.runtime)},
+              {"devices", cuda.devices}}}};
+}
+
+Json comparison_json(const Comparison& comparison) {
+    Json rows = Json::array();
+    for (const ComparisonRow& row : comparison.rows) {
+        rows.push_back({{"solver", row.solver},
+                        {"iterations", row.iterations},
+                        {"ended_by", row.ended},
+                        {"seconds", {{"setup", number(row.setup_seconds)}, {"solve", number(row.solve_seconds)}}},
+                        {"r", number(row.r)},
+                        {"ar", number(row.ar)},
+                        {"x_relative_difference", number(row.x_difference)}});
+    }
+    return {{"with", "Eigen " + comparison.version},
+            {"column", 1},
+            {"precision", "fp64"},
+            {"threads", comparison.threads},
+            {"stacked", comparison.stacked},
+            {"tolerance", number(comparison.tolerance)},
+            {"tolerance_on", "||A^T r|| / ||A^T b||"},
+            {"max_iterations", comparison.max_iterations},
+            {"iterations_count", "products with A in the loop"},
+            {"rows", std::move(rows)}};
+}
+
+}  // namespace
+
+std::string solve_json(const CommandLine& line, const Problem& problem, const PreparedInfo& prepared,
+                       const Outcome& outcome, const std::vector<std::string>& warnings) {
+    const SolveResult& result = outcome.result();
+    Json json;
+    json["schema"] = "lsmr_solve/1";
+    json["status"] = status_json(result);
+    json["exit_code"] = outcome.exit_code();
+    json["method"] = name(line.solve.method);
+    json["precision"] = name(line.prepare.precision);
+    json["device"] = {{"kind", device_name(prepared.device)}, {"name", prepared.device_name}};
+    json["iterations"] = result.iterations;
+    json["restarts"] = result.restarts;
+    json["norms"] = norms_json(result.norms);
+    json["matrix"] = matrix_json(line, problem);
+    json["rhs"] = rhs_json(problem, outcome.error_to_x_true);
+    json["options"] = options_json(line);
+    json["operator"] = {{"storage", name(prepared.plan.storage)},
+                        {"storage_reason", prepared.plan.storage_reason},
+                        {"spmv_a", prepared.plan.forward},
+                        {"spmv_at", prepared.plan.adjoint},
+                        {"deterministic", prepared.plan.deterministic},
+                        {"bytes", prepared.plan.bytes},
+                        {"notes", prepared.plan.notes}};
+    json["timing_seconds"] = {{"read", number(problem.read_seconds)},
+                              {"setup", number(outcome.timing.setup_seconds)},
+                              {"solve", number(outcome.timing.solve_seconds)},
+                              {"audit", number(outcome.timing.audit_seconds)},
+                              {"write", number(outcome.timing.write_seconds)}};
+    json["memory"] = {{"pool_peak_bytes", outcome.memory.pool_peak_bytes},
+                      {"pool_reserved_bytes", outcome.memory.pool_reserved_bytes}};
+    json["output"] = text_or_null(line.output);
+    json["environment"] = environment_members(describe_environment());
+    json["warnings"] = warnings;
+    if (outcome.comparison) json["compare"] = comparison_json(*outcome.comparison);
+    if (outcome.columns.size() > 1) {
+        Json columns = Json::array();
+        for (const SolveResult& column : outcome.columns) {
+            columns.push_back({{"status", status_json(column)},
+                               {"iterations", column.iterations},
+                               {"restarts", column.restarts},
+                               {"norms", norms_json(column.norms)}});
+        }
+        json["columns"] = std::move(columns);
+    }
+    return to_text(json);
+}
+
+std::string check_json(const CommandLine& line, const Problem& problem, const std::vector<std::string>& warnings) {
+    const MatrixSummary& summary = problem.summary;
+    Json json;
+    json["schema"] = "lsmr_solve/1";
+    json["status"] = nullptr;
+    json["exit_code"] = 0;
+    for (const char* of_a_solve : {"method", "precision", "device", "iterations", "norms"}) json[of_a_solve] = nullptr;
+    json["matrix"] = matrix_json(line, problem);
+    json["values"] = {{"min", number(summary.min)},         {"max", number(summary.max)},
+                      {"sum", number(summary.sum)},         {"nonfinite", summary.nonfinite},
+                      {"max_abs", number(summary.max_abs)}, {"frobenius", number(summary.frobenius)}};
+    json["rhs"] = rhs_json(problem, {});
+    json["options"] = options_json(line);
+    json["operator"] = nullptr;
+    json["timing_seconds"] = {{"read", number(problem.read_seconds)},
+                              {"setup", nullptr},
+                              {"solve", nullptr},
+                              {"audit", nullptr},
+                              {"write", nullptr}};
+    json["memory"] = {{"csr_bytes", problem.a->bytes()}};
+    json["environment"] = environment_members(describe_environment());
+    json["warnings"] = warnings;
+    return to_text(json);
+}
+
+std::string environment_json(const Environment& environment) {
+    Json json = {{"schema", "lsmr_env/1"}};
+    json.update(environment_members(environment));
+    return to_text(json);
+}
+
+}  // namespace lsmr

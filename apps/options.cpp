@@ -1,0 +1,441 @@
+#include "options.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <boost/program_options.hpp>
+#include <charconv>
+#include <cmath>
+#include <initializer_list>
+#include <map>
+#include <numeric>
+#include <utility>
+#include <vector>
+
+namespace lsmr {
+namespace {
+
+namespace po = boost::program_options;
+
+// Values. Each function throws UsageError without the flag's name, which the caller puts before it.
+
+double parse_number(const std::string& text) {
+    const char* first = text.data() + (text.starts_with('+') ? 1 : 0);
+    const char* last = text.data() + text.size();
+    double value = 0;
+    const auto [end, error] = std::from_chars(first, last, value);
+    if (error != std::errc() || end != last || std::isnan(value)) throw UsageError("not a number");
+    return value;
+}
+
+double parse_non_negative(const std::string& text) {
+    const double value = parse_number(text);
+    if (std::signbit(value) && value != 0) throw UsageError("must not be negative");
+    return value;
+}
+
+double parse_finite(const std::string& text) {
+    const double value = parse_non_negative(text);
+    if (std::isinf(value)) throw UsageError("must be finite");
+    return value;
+}
+
+std::int64_t parse_integer(const std::string& text, std::int64_t least) {
+    const char* first = text.data() + (text.starts_with('+') ? 1 : 0);
+    const char* last = text.data() + text.size();
+    std::int64_t value = 0;
+    const auto [end, error] = std::from_chars(first, last, value);
+    if (error == std::errc::result_out_of_range) throw UsageError("too large");
+    if (error != std::errc() || end != last) throw UsageError("not a whole number");
+    if (value < least) throw UsageError(fmt::format("must be at least {}", least));
+    return value;
+}
+
+std::uint64_t parse_seed(std::string_view text) {
+    std::uint64_t value = 0;
+    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+    if (error != std::errc() || end != text.data() + text.size()) {
+        throw UsageError("the seed must be a whole number from 0 to 2^64 - 1");
+    }
+    return value;
+}
+
+// "512MiB", "2GiB", "1000000".
+std::int64_t parse_bytes(const std::string& text) {
+    const std::size_t unit_at = std::min(text.find_first_not_of("0123456789.+"), text.size());
+    const std::string unit = text.substr(unit_at);
+    const std::vector<std::string> units{"", "KiB", "MiB", "GiB", "TiB"};
+    const auto found = std::find(units.begin(), units.end(), unit == "B" ? "" : unit);
+    if (found == units.end() || unit_at == 0)
+        throw UsageError("expected a size such as 512MiB, 2GiB or a number of bytes");
+    const double bytes =
+        std::ldexp(parse_number(text.substr(0, unit_at)), 10 * static_cast<int>(found - units.begin()));
+    if (!(bytes >= 1)) throw UsageError("must be at least one byte");
+    if (bytes >= 0x1p62) throw UsageError("too large");
+    return static_cast<std::int64_t>(bytes);
+}
+
+template <class Enum>
+Enum parse_choice(const std::string& text, std::initializer_list<std::pair<const char*, Enum>> choices) {
+    std::string names;
+    for (const auto& [name, value] : choices) {
+        if (text == name) return value;
+        names += names.empty() ? name : std::string(", ") + name;
+    }
+    throw UsageError("must be one of " + names);
+}
+
+std::string parse_path(const std::string& text) {
+    if (text.empty()) throw UsageError("the file name is empty");
+    return text;
+}
+
+RhsSource parse_rhs(const std::string& text) {
+    RhsSource rhs;
+    if (text == "ones") {
+        rhs.kind = RhsSource::Kind::ones;
+    } else if (text.starts_with("Ax:")) {
+        rhs.kind = RhsSource::Kind::product;
+        rhs.seed = parse_seed(std::string_view(text).substr(3));
+    } else if (text.starts_with("random:")) {
+        rhs.kind = RhsSource::Kind::random;
+        rhs.seed = parse_seed(std::string_view(text).substr(7));
+    } else {
+        rhs.kind = RhsSource::Kind::file;
+        rhs.path = parse_path(text);
+    }
+    return rhs;
+}
+
+void parse_device(PrepareOptions& prepare, const std::string& text) {
+    if (text.starts_with("cuda:")) {
+        prepare.device = DeviceKind::cuda;
+        const std::int64_t index = parse_integer(text.substr(5), 0);
+        if (index > 1023) throw UsageError("there is no such GPU");
+        prepare.device_index = static_cast<int>(index);
+        return;
+    }
+    try {
+        prepare.device = parse_choice<DeviceKind>(
+            text, {{"auto", DeviceKind::automatic}, {"cpu", DeviceKind::cpu}, {"cuda", DeviceKind::cuda}});
+    } catch (const UsageError&) {
+        throw UsageError("must be auto, cpu, cuda or cuda:N");
+    }
+}
+
+// The table of flags: the parser, the dispatch, the suggestions and the help all come from it.
+
+struct Flag {
+    const char* name;
+    const char* letter;    // "" where there is none
+    const char* argument;  // "" for a switch
+    std::string help;
+    void (*apply)(CommandLine& line, const std::string& value);
+};
+
+struct FlagGroup {
+    const char* title;
+    std::vector<Flag> flags;
+};
+
+std::vector<FlagGroup> make_flag_groups() {
+    const SolveOptions solve;
+    const std::string conlim = fmt::format("{:g} in fp64, {:g} in fp32", resolved_conlim(solve, Precision::fp64),
+                                           resolved_conlim(solve, Precision::fp32));
+    return {
+        {"Problem",
+         {
+             {"rhs", "", "B", "b: a file, ones, random:SEED, or Ax:SEED (A times a random vector)",
+              [](CommandLine& line, const std::string& value) { line.rhs = parse_rhs(value); }},
+             {"x0", "", "FILE", "start, n x 1 or one column for each column of b [zero]",
+              [](CommandLine& line, const std::string& value) { line.x0 = parse_path(value); }},
+             {"damp", "", "L", fmt::format("add L^2 ||x - c||^2 to the objective [{}]", solve.damp),
+              [](CommandLine& line, const std::string& value) { line.solve.damp = parse_finite(value); }},
+             {"damp-center", "", "C", fmt::format("the point c: zero or x0 [{}]", name(solve.damp_center)),
+              [](CommandLine& line, const std::string& value) {
+                  line.solve.damp_center =
+                      parse_choice<DampCenter>(value, {{"zero", DampCenter::zero}, {"x0", DampCenter::x0}});
+              }},
+             {"transpose", "", "", "solve with A^T in place of A",
+              [](CommandLine& line, const std::string&) { line.transpose = true; }},
+             {"fortran-numbers", "", "", "also read exponents without their letter, as in 1.5+02",
+              [](CommandLine& line, const std::string&) { line.read.fortran_numbers = true; }},
+         }},
+        {"Method and stopping",
+         {
+             {"method", "", "M", fmt::format("lsmr or cgls [{}]", name(solve.method)),
+              [](CommandLine& line, const std::string& value) {
+                  line.solve.method = parse_choice<Method>(value, {{"lsmr", Method::lsmr}, {"cgls", Method::cgls}});
+              }},
+             {"atol", "", "R", fmt::format("relative error of A [{:g}]", solve.atol),
+              [](CommandLine& line, const std::string& value) { line.solve.atol = parse_finite(value); }},
+             {"btol", "", "R", fmt::format("relative error of b [{:g}]", solve.btol),
+              [](CommandLine& line, const std::string& value) { line.solve.btol = parse_finite(value); }},
+             {"conlim", "", "R", fmt::format("largest condition; 0: any [{}]", conlim),
+              [](CommandLine& line, const std::string& value) { line.solve.conlim = parse_finite(value); }},
+             {"max-iter", "", "N", "iteration limit [4 min(rows, cols), at least 200]",
+              [](CommandLine& line, const std::string& value) { line.solve.max_iterations = parse_integer(value, 0); }},
+             {"time-limit", "", "SEC", "for the solve, all columns of b together [none]",
+              [](CommandLine& line, const std::string& value) {
+                  line.solve.time_limit_seconds = parse_non_negative(value);
+              }},
+         }},
+        {"Device",
+         {
+             {"device", "", "D", "auto, cpu, cuda or cuda:N [auto]",
+              [](CommandLine& line, const std::string& value) { parse_device(line.prepare, value); }},
+             {"precision", "", "P",
+              fmt::format("fp64 or fp32, of matrix and vectors [{}]", name(PrepareOptions{}.precision)),
+              [](CommandLine& line, const std::string& value) {
+                  line.prepare.precision =
+                      parse_choice<Precision>(value, {{"fp64", Precision::fp64}, {"fp32", Precision::fp32}});
+              }},
+             {"spmv", "", "S", "products by cusparse, own or auto kernels [auto]",
+              [](CommandLine& line, const std::string& value) {
+                  line.prepare.spmv = parse_choice<SpmvKind>(
+                      value, {{"cusparse", SpmvKind::cusparse}, {"own", SpmvKind::own}, {"auto", SpmvKind::automatic}});
+              }},
+             {"storage", "", "S", "dual (A and A^T), single (A) or auto [auto]",
+              [](CommandLine& line, const std::string& value) {
+                  line.prepare.storage = parse_choice<StorageKind>(
+                      value,
+                      {{"dual", StorageKind::dual}, {"single", StorageKind::single}, {"auto", StorageKind::automatic}});
+              }},
+             {"gpu-memory-limit", "", "SIZE", "such as 512MiB or 2GiB [what is free]",
+              [](CommandLine& line, const std::string& value) {
+                  line.prepare.gpu_memory_limit_bytes = parse_bytes(value);
+              }},
+             {"no-fallback", "", "", "fail rather than take less storage or the CPU",
+              [](CommandLine& line, const std::string&) { line.prepare.allow_fallback = false; }},
+             {"threads", "", "N", "on the CPU [all that OpenMP offers]",
+              [](CommandLine& line, const std::string& value) {
+                  const std::int64_t threads = parse_integer(value, 1);
+                  if (threads > 65536) throw UsageError("too large");
+                  line.prepare.threads = static_cast<int>(threads);
+              }},
+             {"deterministic", "", "", "only products whose bits are the same at every run",
+              [](CommandLine& line, const std::string&) { line.prepare.deterministic = true; }},
+         }},
+        {"Output",
+         {
+             {"output", "o", "FILE", "write x; - is standard output",
+              [](CommandLine& line, const std::string& value) { line.output = parse_path(value); }},
+             {"json", "", "FILE", "write the report as JSON; - is standard output",
+              [](CommandLine& line, const std::string& value) { line.json = parse_path(value); }},
+             {"history", "", "FILE", "write every iteration as CSV, column after column of b",
+              [](CommandLine& line, const std::string& value) { line.history = parse_path(value); }},
+             {"log-every", "", "N", "log every Nth iteration [1 to 10, then 10th, 100th, 1000th]",
+              [](CommandLine& line, const std::string& value) { line.log_every = parse_integer(value, 1); }},
+             {"quiet", "q", "", "nothing but errors; -qq not even those",
+              [](CommandLine& line, const std::string&) {
+                  line.talk = line.talk == Talk::errors ? Talk::silent : Talk::errors;
+              }},
+             {"verbose", "v", "", "also the plan, the device and the memory",
+              [](CommandLine& line, const std::string&) { line.talk = Talk::verbose; }},
+             {"progress", "", "P", "auto (on a terminal), always or never [auto]",
+              [](CommandLine& line, const std::string& value) {
+                  line.progress = parse_choice<ProgressMode>(value, {{"auto", ProgressMode::automatic},
+                                                                     {"always", ProgressMode::always},
+                                                                     {"never", ProgressMode::never}});
+              }},
+         }},
+        {"Instead of a solve, or after it",
+         {
+             {"check", "", "", "read and describe the inputs, do not solve",
+              [](CommandLine& line, const std::string&) { line.action = Action::check; }},
+             {"allow-nonfinite", "", "", "with --check: count NaN and infinities, do not refuse them",
+              [](CommandLine& line, const std::string&) { line.read.allow_nonfinite = true; }},
+             {"compare", "", "eigen", "solve with Eigen's least-squares CG too, to the same accuracy",
+              [](CommandLine& line, const std::string& value) {
+                  line.compare_eigen = parse_choice<bool>(value, {{"eigen", true}});
+              }},
+             {"env", "", "", "describe this build and its devices",
+              [](CommandLine& line, const std::string&) { line.action = Action::environment; }},
+             {"version", "", "", "the version, in one line",
+              [](CommandLine& line, const std::string&) { line.action = Action::version; }},
+             {"help", "h", "", "this screen",
+              [](CommandLine& line, const std::string&) { line.action = Action::help; }},
+         }},
+    };
+}
+
+const std::vector<FlagGroup>& flag_groups() {
+    static const std::vector<FlagGroup> groups = make_flag_groups();
+    return groups;
+}
+
+const Flag* find_flag(const std::string& name) {
+    for (const FlagGroup& group : flag_groups()) {
+        for (const Flag& flag : group.flags) {
+            if (name == flag.name) return &flag;
+        }
+    }
+    return nullptr;
+}
+
+std::size_t edit_distance(std::string_view a, std::string_view b) {
+    std::vector<std::size_t> row(b.size() + 1);
+    std::iota(row.begin(), row.end(), std::size_t{0});
+    for (std::size_t i = 1; i <= a.size(); ++i) {
+        std::size_t diagonal = row[0];
+        row[0] = i;
+        for (std::size_t j = 1; j <= b.size(); ++j) {
+            const std::size_t replaced = diagonal + (a[i - 1] == b[j - 1] ? 0 : 1);
+            diagonal = row[j];
+            row[j] = std::min({replaced, row[j] + 1, row[j - 1] + 1});
+        }
+    }
+    return row[b.size()];
+}
+
+// "; did you mean --damp?", or nothing where no flag is near.
+std::string suggestion(std::string_view unknown) {
+    const std::string_view word = unknown.substr(std::min(unknown.find_first_not_of('-'), unknown.size()));
+    if (!unknown.starts_with("--") || word.size() < 2) return {};
+    std::string nearest;
+    std::size_t best = 3;  // a distance of at most 2 is near
+    for (const FlagGroup& group : flag_groups()) {
+        for (const Flag& flag : group.flags) {
+            const std::size_t distance =
+                std::string_view(flag.name).starts_with(word) ? 1 : edit_distance(word, flag.name);
+            if (distance < best) {
+                best = distance;
+                nearest = flag.name;
+            }
+        }
+    }
+    return nearest.empty() ? std::string() : fmt::format("; did you mean --{}?", nearest);
+}
+
+po::parsed_options tokenize(std::span<const std::string> args) {
+    po::options_description description;
+    for (const FlagGroup& group : flag_groups()) {
+        for (const Flag& flag : group.flags) {
+            const std::string names = fmt::format("{}{}{}", flag.name, *flag.letter != '\0' ? "," : "", flag.letter);
+            if (*flag.argument != '\0') {
+                description.add_options()(names.c_str(), po::value<std::string>());
+            } else {
+                description.add_options()(names.c_str(), "");
+            }
+        }
+    }
+    namespace style = po::command_line_style;
+    const int flags_in_full = style::unix_style & ~style::allow_guessing;
+    try {
+        return po::command_line_parser(std::vector<std::string>(args.begin(), args.end()))
+            .options(description)
+            .style(flags_in_full)
+            .run();
+    } catch (const po::unknown_option& error) {
+        throw UsageError(
+            fmt::format("unknown flag {}{}", error.get_option_name(), suggestion(error.get_option_name())));
+    } catch (const po::invalid_command_line_syntax& error) {
+        const std::string flag = error.get_option_name();
+        switch (error.kind()) {
+            case po::invalid_syntax::missing_parameter:
+            case po::invalid_syntax::empty_adjacent_parameter:
+                throw UsageError(flag + " needs a value");
+            case po::invalid_syntax::extra_parameter:
+                throw UsageError(flag + " takes no value");
+            default:
+                throw UsageError(error.what());
+        }
+    } catch (const po::error& error) {
+        throw UsageError(error.what());
+    }
+}
+
+void check_combinations(const CommandLine& line) {
+    if (line.action != Action::solve && line.action != Action::check) return;
+    const auto refuse_together = [](bool asked, const char* words) {
+        if (asked) throw UsageError(words);
+    };
+    const bool check = line.action == Action::check;
+    refuse_together(line.read.allow_nonfinite && !check, "--allow-nonfinite goes with --check only");
+    refuse_together(check && !line.output.empty(), "--check does not solve, so -o has nothing to write");
+    refuse_together(check && !line.history.empty(), "--check does not solve, so --history has nothing to write");
+    refuse_together(check && line.compare_eigen, "--check does not solve, so --compare has nothing to compare");
+    refuse_together(line.solve.damp_center == DampCenter::x0 && line.x0.empty(), "--damp-center x0 needs --x0");
+    const auto from_stdin = {line.matrix == "-", line.rhs.path == "-", line.x0 == "-"};
+    refuse_together(std::count(from_stdin.begin(), from_stdin.end(), true) > 1,
+                    "only one of A, b and x0 can be read from standard input");
+    const auto to_stdout = {line.output == "-", line.json == "-", line.history == "-"};
+    refuse_together(std::count(to_stdout.begin(), to_stdout.end(), true) > 1,
+                    "only one of -o, --json and --history can go to standard output");
+}
+
+}  // namespace
+
+CommandLine parse_command_line(std::span<const std::string> args) {
+    const po::parsed_options parsed = tokenize(args);
+    CommandLine line;
+    std::vector<std::string> files;
+    std::map<std::string, int> times_given;
+    for (const po::option& option : parsed.options) {
+        if (option.string_key.empty()) {
+            files.push_back(parse_path(option.value.at(0)));
+            continue;
+        }
+        const Flag* flag = find_flag(option.string_key);
+        const int times = ++times_given[option.string_key];
+        const int allowed = option.string_key == "quiet" ? 2 : 1;
+        if (times > allowed) throw UsageError(fmt::format("--{} is given {} times", flag->name, times));
+        const std::string value = option.value.empty() ? std::string() : option.value[0];
+        try {
+            flag->apply(line, value);
+        } catch (const UsageError& error) {
+            throw UsageError(fmt::format("--{} {}: {}", flag->name, value, error.what()));
+        }
+    }
+    if (times_given.contains("quiet") && times_given.contains("verbose"))
+        throw UsageError("-q and -v exclude each other");
+
+    if (files.size() > 2) throw UsageError(fmt::format("unexpected argument {}: A and b are given already", files[2]));
+    if (!files.empty()) line.matrix = files[0];
+    if (files.size() == 2) {
+        if (times_given.contains("rhs")) throw UsageError(fmt::format("b is given twice: {} and --rhs", files[1]));
+        line.rhs.kind = RhsSource::Kind::file;
+        line.rhs.path = files[1];
+    }
+    const bool needs_matrix = line.action == Action::solve || line.action == Action::check;
+    if (needs_matrix && line.matrix.empty()) throw UsageError("no matrix is given");
+    if (!needs_matrix && !files.empty()) throw UsageError(fmt::format("unexpected argument {}", files[0]));
+    check_combinations(line);
+    return line;
+}
+
+bool asks_for_silence(std::span<const std::string> args) {
+    std::ptrdiff_t quiet = 0;
+    for (const std::string& arg : args) {
+        if (arg == "--quiet") ++quiet;
+        if (arg.size() >= 2 && arg[0] == '-' && arg.find_first_not_of('q', 1) == std::string::npos) {
+            quiet += std::ssize(arg) - 1;
+        }
+    }
+    return quiet >= 2;
+}
+
+std::string help_text() {
+    std::string text =
+        "Usage: lsmr_solve A.mtx [b.mtx] [flags]     solves min ||b - A x||^2 + L^2 ||x - c||^2 for sparse A\n"
+        "A, b: Matrix Market, plain or gzip (b also one number a line); - is standard input.\n"
+        "Without b: A_b.mtx or A_rhs.mtx beside A. Values after a flag's name; [defaults] in brackets.\n";
+    for (const FlagGroup& group : flag_groups()) {
+        text += fmt::format("{}:\n", group.title);
+        for (const Flag& flag : group.flags) {
+            const std::string letter = *flag.letter != '\0' ? fmt::format("-{}, ", flag.letter) : std::string();
+            text += fmt::format("  {:<25} {}\n", fmt::format("{}--{} {}", letter, flag.name, flag.argument), flag.help);
+        }
+    }
+    text +=
+        "Examples:\n"
+        "  lsmr_solve A.mtx b.mtx -o x.mtx\n"
+        "  lsmr_solve A.mtx --rhs ones --damp 0.1 --json report.json --history history.csv\n"
+        "  zcat A.mtx.gz | lsmr_solve - b.mtx -o - > x.mtx\n"
+        "Exit codes: 0 solved, 2 a limit was reached, 3 diverged, 130/143 stopped by INT/TERM (x is kept),\n"
+        "  64 usage, 65 bad data, 66 no input, 69 no device, 70 internal or device fault, 71 out of memory,\n"
+        "  73 cannot create an output, 74 cannot write one\n";
+    return text;
+}
+
+}  // namespace lsmr

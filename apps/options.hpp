@@ -1,0 +1,61 @@
+// The command line of lsmr_solve: what was asked for.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+
+#include "data/read.hpp"
+#include "exit_codes.hpp"
+#include "solver/options.hpp"
+
+namespace lsmr {
+
+enum class Action { solve, check, environment, version, help };
+// How much goes to standard error.
+enum class Talk { silent, errors, normal, verbose };
+enum class ProgressMode { automatic, always, never };
+
+// Where the right-hand side comes from.
+struct RhsSource {
+    enum class Kind {
+        beside,  // NAME_b.mtx or NAME_rhs.mtx in the folder of the matrix
+        file,
+        ones,
+        product,  // A xtrue
+        random,
+    };
+    Kind kind = Kind::beside;
+    std::string path;        // of a file
+    std::uint64_t seed = 0;  // of product and random
+};
+
+struct CommandLine {
+    Action action = Action::solve;
+    std::string matrix;
+    RhsSource rhs;
+    std::string x0;  // empty: start at zero
+    bool transpose = false;
+    ReadOptions read;
+    SolveOptions solve;
+    PrepareOptions prepare;
+    bool compare_eigen = false;
+
+    std::string output;          // empty: x is not written
+    std::string json;            // empty: none
+    std::string history;         // empty: none
+    std::int64_t log_every = 0;  // 0: 1..10, then every 10th, 100th, 1000th
+    Talk talk = Talk::normal;
+    ProgressMode progress = ProgressMode::automatic;
+};
+
+// args: without the program's name. Throws UsageError.
+CommandLine parse_command_line(std::span<const std::string> args);
+
+// Whether the arguments ask for silence, also where they cannot be parsed.
+bool asks_for_silence(std::span<const std::string> args);
+
+// One screen: usage, flags with their defaults, examples, exit codes.
+std::string help_text();
+
+}  // namespace lsmr

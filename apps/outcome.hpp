@@ -1,0 +1,39 @@
+// What became of the solve: one result for each column of b, and where the time went.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "compare_eigen.hpp"
+#include "exit_codes.hpp"
+#include "solver/result.hpp"
+
+namespace lsmr {
+
+struct Timing {
+    double setup_seconds = 0;
+    double solve_seconds = 0;
+    double audit_seconds = 0;
+    double write_seconds = 0;  // x, and the end of the history
+};
+
+struct Outcome {
+    std::vector<SolveResult> columns;
+    std::size_t worst = 0;  // the column whose status decides: the highest exit code, and the first of these
+    Timing timing;
+    MemoryUse memory;
+    int signal = 0;                         // that stopped the solve, or arrived after it
+    std::string history_error;              // why the history is not complete; empty: it is
+    std::optional<double> error_to_x_true;  // ||x - xtrue|| / ||xtrue||
+    std::optional<Comparison> comparison;
+
+    const SolveResult& result() const { return columns.at(worst); }
+    // 128 + the signal as the shell shows it, a failed history, or the worst column's.
+    int exit_code() const {
+        if (signal != 0) return 128 + signal;
+        return history_error.empty() ? lsmr::exit_code(result().status) : static_cast<int>(kExitWriteError);
+    }
+};
+
+}  // namespace lsmr

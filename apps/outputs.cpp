@@ -1,0 +1,66 @@
+#include "outputs.hpp"
+
+#include <fmt/format.h>
+#include <sys/stat.h>
+
+#include <filesystem>
+#include <system_error>
+#include <vector>
+
+#include "data/write.hpp"
+#include "environment.hpp"
+#include "signals.hpp"
+
+namespace lsmr {
+namespace {
+
+// Two names of one file that writing would mix up; a device or a pipe may be named twice.
+bool same_file(const std::string& first, const std::string& second) {
+    struct stat a {};
+    struct stat b {};
+    const bool first_exists = stat(first.c_str(), &a) == 0;
+    const bool second_exists = stat(second.c_str(), &b) == 0;
+    if (first_exists && second_exists) return S_ISREG(a.st_mode) && a.st_dev == b.st_dev && a.st_ino == b.st_ino;
+    if (first_exists || second_exists) return false;
+    std::error_code ignored;  // an empty path then, which equals no other
+    const auto canonical = [&ignored](const std::string& path) {
+        return std::filesystem::weakly_canonical(path, ignored);
+    };
+    return !canonical(first).empty() && canonical(first) == canonical(second);
+}
+
+}  // namespace
+
+void check_outputs(const CommandLine& line) {
+    const std::vector<std::string> inputs = input_paths(line);
+    std::vector<std::string> outputs;
+    for (const std::string& path : {line.output, line.json, line.history}) {
+        if (path.empty() || path == "-") continue;
+        for (const std::string& other : outputs) {
+            if (same_file(path, other)) throw UsageError(fmt::format("two outputs go to the same file: {}", path));
+        }
+        check_output_path(path, inputs);
+        outputs.push_back(path);
+    }
+}
+
+void write_x(const CommandLine& line, const Problem& problem, const Outcome& outcome) {
+    const SolveResult& result = outcome.result();
+    const std::string comment = fmt::format(
+        "{}A: {}{}\nb: {}\nmethod {}, damp {}, {}\nstatus {} {}: {}", version_text(), line.matrix,
+        line.transpose ? ", transposed" : "", problem.b_origin, name(line.solve.method), line.solve.damp,
+        name(line.prepare.precision), static_cast<int>(result.status), status_name(result.status), result.message);
+    const PipeEndsProcess rule(line.output);
+    OutputFile file(line.output);
+    write_dense(file, problem.a->cols(), problem.columns, problem.x, comment);
+    file.commit();
+}
+
+void write_text(const std::string& path, std::string_view text) {
+    const PipeEndsProcess rule(path);
+    OutputFile file(path);
+    file.write(text);
+    file.commit();
+}
+
+}  // namespace lsmr

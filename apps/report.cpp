@@ -1,0 +1,218 @@
+#include "report.hpp"
+
+#include <fmt/format.h>
+
+#include <cmath>
+#include <string>
+
+namespace lsmr {
+namespace {
+
+std::string counted(std::int64_t count, const char* one, const char* many) {
+    return fmt::format("{} {}", count, count == 1 ? one : many);
+}
+
+std::string number(double value) {
+    return std::isnan(value) ? std::string("-") : fmt::format("{:.6e}", value);
+}
+
+// What may help after this status. Names only flags that exist.
+std::string next_step(const CommandLine& line, const SolveResult& result) {
+    const bool is_kept = !line.output.empty() && line.output != "-";
+    std::string go_on = is_kept ? fmt::format("go on from this x with --x0 {}", line.output)
+                                : "keep x with -o x.mtx to go on from it with --x0 x.mtx";
+    const bool fp32 = line.prepare.precision == Precision::fp32;
+    switch (result.status) {
+        case Status::start_solves:
+        case Status::compatible:
+        case Status::least_squares:
+            return {};
+        case Status::compatible_eps:
+        case Status::least_squares_eps:
+            return fp32 ? "for a more accurate x: --precision fp64" : "";
+        case Status::condition_limit:
+            return "A is nearly rank-deficient: --damp L regularises, --conlim 0 goes on regardless";
+        case Status::condition_eps:
+            return fmt::format("A is singular to this precision: --damp L regularises{}",
+                               fp32 ? ", or --precision fp64" : "");
+        case Status::iteration_limit:
+            return fmt::format("raise --max-iter or --atol and --btol, or {}", go_on);
+        case Status::time_limit:
+            return fmt::format("raise --time-limit, or {}", go_on);
+        case Status::stopped:
+            return go_on;
+        case Status::non_finite:
+            return fmt::format("look at the values with --check{}", fp32 ? ", or try --precision fp64" : "");
+        case Status::breakdown:
+            return "try the other --method, or --damp L";
+        case Status::stagnated:
+        case Status::audit_refused:
+            return fmt::format(
+                "this precision allows no better x: raise --atol and --btol{}, or regularise with --damp L",
+                fp32 ? ", take --precision fp64" : "");
+        case Status::trust_bound:
+            return {};
+        case Status::resource_error:
+            return "try --storage single or --device cpu";
+    }
+    return {};
+}
+
+}  // namespace
+
+void print_problem(Console& console, const CommandLine& line, const Problem& problem) {
+    if (!console.shows_lines()) return;
+    const CsrMatrix& a = *problem.a;
+    const double cells = static_cast<double>(a.rows()) * static_cast<double>(a.cols());
+    console.line(fmt::format("A       {}{}: {} x {}, {} ({:.3g} % full)",
+                             line.matrix == "-" ? "standard input" : line.matrix, line.transpose ? ", transposed" : "",
+                             a.rows(), a.cols(), counted(a.nnz(), "entry", "entries"),
+                             cells > 0 ? 100.0 * static_cast<double>(a.nnz()) / cells : 0.0));
+    console.line(fmt::format("        {} summed, {}, {}", counted(problem.duplicates_summed, "duplicate", "duplicates"),
+                             counted(problem.summary.empty_rows, "empty row", "empty rows"),
+                             counted(problem.summary.empty_cols, "empty column", "empty columns")));
+    if (problem.columns > 0) {
+        console.line(fmt::format("b       {}{}", problem.b_origin,
+                                 problem.columns > 1 ? fmt::format(", {} columns", problem.columns) : ""));
+    }
+    if (!line.x0.empty()) console.line(fmt::format("x0      {}", line.x0));
+}
+
+void print_setup(Console& console, const CommandLine& line, const PreparedProblem& prepared) {
+    if (!console.shows_lines()) return;
+    const SolveOptions& solve = line.solve;
+    const PreparedInfo& info = prepared.info();
+    console.line(fmt::format(
+        "solve   {}, damp {:g}{}, atol {:g}, btol {:g}, conlim {:g}, at most {}{}", name(solve.method), solve.damp,
+        solve.damp > 0 && solve.damp_center == DampCenter::x0 ? " around x0" : "", solve.atol, solve.btol, solve.conlim,
+        counted(solve.max_iterations, "iteration", "iterations"),
+        std::isfinite(solve.time_limit_seconds) ? fmt::format(" and {:g} s", solve.time_limit_seconds) : ""));
+    const std::string device = info.device == DeviceKind::cuda
+                                   ? fmt::format("GPU ({})", info.device_name)
+                                   : fmt::format("CPU, {}", counted(info.threads, "thread", "threads"));
+    console.line(fmt::format("on      {}, {}, storage {}{}", device, name(line.prepare.precision),
+                             name(info.plan.storage),
+                             info.plan.storage_reason.empty() ? "" : ": " + info.plan.storage_reason));
+    if (!console.shows_details()) return;
+    console.detail(
+        fmt::format("plan    A x by {}, A^T y by {}, {} stored{}", info.plan.forward, info.plan.adjoint,
+                    format_bytes(info.plan.bytes),
+                    info.plan.deterministic ? ", the same bits at every run" : ", bits may vary between runs"));
+    for (const std::string& note : info.plan.notes) console.detail("        " + note);
+    console.detail(fmt::format("setup   {:.3f} s", info.setup_seconds));
+    if (info.device == DeviceKind::cuda) {
+        const MemoryUse memory = prepared.memory();
+        console.detail(fmt::format("memory  {} in use on the device, {} reserved", format_bytes(memory.pool_live_bytes),
+                                   format_bytes(memory.pool_reserved_bytes)));
+    }
+}
+
+void IterationLog::add(std::span<const IterationRecord> records) {
+    if (!console_.shows_lines()) return;
+    for (const IterationRecord& record : records) {
+        last_ = record;
+        if (is_due(record.iteration)) print(record);
+    }
+}
+
+void IterationLog::finish() {
+    if (last_.iteration > printed_) print(last_);
+    last_ = {};
+    printed_ = 0;
+}
+
+bool IterationLog::is_due(std::int64_t iteration) const {
+    if (every_ > 0) return iteration % every_ == 0;
+    std::int64_t step = 1;
+    while (step < 1000 && iteration > 10 * step) step *= 10;
+    return iteration % step == 0;
+}
+
+void IterationLog::print(const IterationRecord& record) {
+    if (printed_ == 0) {
+        console_.line(fmt::format("\n{:>8} {:>11} {:>11} {:>10} {:>10} {:>10} {:>9} {:>11} {:>9}", "itn", "||r||",
+                                  "||A'r||", "compat", "LS", "||A||", "cond(A)", "||x||", "time"));
+    }
+    const std::string cond = std::isnan(record.cond) ? "-" : fmt::format("{:.2e}", record.cond);
+    console_.line(fmt::format("{:>8} {:>11.4e} {:>11.4e} {:>10.3e} {:>10.3e} {:>10.3e} {:>9} {:>11.4e} {:>8.2f}s",
+                              record.iteration, record.r_norm, record.ar_norm, record.compat, record.ls, record.a_norm,
+                              cond, record.x_norm, record.seconds));
+    printed_ = record.iteration;
+}
+
+void print_column(Console& console, std::int64_t column, const SolveResult& result) {
+    if (!console.shows_lines()) return;
+    console.line(fmt::format("column {:>4}: {:>7} iterations, {}, ||r|| {:.4e}, ||A'r|| {:.4e}", column,
+                             result.iterations, status_name(result.status), result.norms.r, result.norms.ar));
+}
+
+void print_outcome(Console& console, const CommandLine& line, const Problem& problem, const Outcome& outcome) {
+    if (!console.shows_lines()) return;
+    const SolveResult& result = outcome.result();
+    const Norms& norms = result.norms;
+    console.line("");
+    if (outcome.columns.size() > 1) {
+        std::size_t converged = 0;
+        for (const SolveResult& column : outcome.columns) converged += column.converged() ? 1 : 0;
+        console.line(fmt::format("columns         {} of {} converged; the rest of this block is about column {}",
+                                 converged, outcome.columns.size(), outcome.worst + 1));
+    }
+    console.line(fmt::format("{:<15} {}", result.converged() ? "solved" : "not solved", result.message));
+    console.line(fmt::format(
+        "iterations      {}{}", result.iterations,
+        result.restarts > 0 ? fmt::format(", {} by the audit", counted(result.restarts, "restart", "restarts")) : ""));
+    console.line("                recomputed     by the recurrence");
+    const bool damped = line.solve.damp > 0;
+    if (damped) console.line(fmt::format("||r||           {}", number(norms.r)));
+    console.line(fmt::format("{:<15} {}   {}", damped ? "||r|| damped" : "||r||", number(norms.r_damped),
+                             number(norms.r_estimated)));
+    console.line(fmt::format("{:<15} {}   {}", damped ? "||A'r|| damped" : "||A'r||", number(norms.ar),
+                             number(norms.ar_estimated)));
+    console.line(fmt::format("||x||           {}   cond(A) at least {}", number(norms.x), number(norms.cond_estimate)));
+    if (outcome.error_to_x_true) {
+        console.line(fmt::format("error           {:.3e}   ||x - xtrue|| / ||xtrue||", *outcome.error_to_x_true));
+    }
+    const Timing& timing = outcome.timing;
+    console.line(fmt::format(
+        "time            read {:.3f} s, setup {:.3f} s, solve {:.3f} s, audit {:.3f} s, write {:.3f} s",
+        problem.read_seconds, timing.setup_seconds, timing.solve_seconds, timing.audit_seconds, timing.write_seconds));
+    if (outcome.memory.pool_peak_bytes > 0) {
+        console.line(fmt::format("device memory   {} at the peak, {} reserved",
+                                 format_bytes(outcome.memory.pool_peak_bytes),
+                                 format_bytes(outcome.memory.pool_reserved_bytes)));
+    }
+    if (const std::string step = next_step(line, result); !step.empty()) console.line("next            " + step);
+    if (line.output.empty()) {
+        console.line("x               not written: add -o x.mtx, or -o - for standard output");
+    } else {
+        console.line(
+            fmt::format("x               written to {}", line.output == "-" ? "standard output" : line.output));
+    }
+}
+
+void print_comparison(Console& console, const Comparison& comparison, bool several_columns) {
+    if (!console.shows_lines()) return;
+    console.line(
+        fmt::format("\nBeside Eigen {} (fp64, {}{}{}), asked for the ||A'r|| / ||A'b|| that was reached: {:.3e}",
+                    comparison.version, counted(comparison.threads, "thread", "threads"),
+                    comparison.stacked ? ", stacked with the damping rows" : "",
+                    several_columns ? ", the first column" : "", comparison.tolerance));
+    console.line(fmt::format("{:<24} {:>9} {:>10} {:>10} {:>12} {:>12} {:>10}  {}", "", "products", "setup", "solve",
+                             "||r||", "||A'r||", "x differs", "ended by"));
+    for (const ComparisonRow& row : comparison.rows) {
+        console.line(fmt::format("{:<24} {:>9} {:>9.4f}s {:>9.4f}s {:>12.5e} {:>12.5e} {:>10.2e}  {}", row.solver,
+                                 row.iterations, row.setup_seconds, row.solve_seconds, row.r, row.ar, row.x_difference,
+                                 row.ended));
+    }
+}
+
+void print_check(Console& console, const Problem& problem) {
+    if (!console.shows_lines()) return;
+    const MatrixSummary& summary = problem.summary;
+    console.line(fmt::format("values  {:.17g} to {:.17g}, sum {:.17g}, {} not finite, ||A||_F {:.6e}", summary.min,
+                             summary.max, summary.sum, summary.nonfinite, summary.frobenius));
+    console.line(
+        fmt::format("memory  {} as CSR, read in {:.3f} s", format_bytes(problem.a->bytes()), problem.read_seconds));
+}
+
+}  // namespace lsmr

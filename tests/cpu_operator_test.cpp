@@ -1,0 +1,163 @@
+// The operator suite on the CPU.
+#include <omp.h>
+
+#include <numeric>
+
+#include "memory/error.hpp"
+#include "operator/function_operator.hpp"
+#include "operator/stacked_operator.hpp"
+#include "operator_suite.hpp"
+
+using namespace lsmr;
+using namespace lsmr::test::products;
+
+namespace {
+
+template <class T>
+class CpuRig final : public Rig<T> {
+  public:
+    CpuRig(std::shared_ptr<const CsrMatrix> a, const OperatorOptions& options)
+        : operator_(make_cpu_operator<T>(std::move(a), options)), workspace_(operator_->make_workspace(nullptr)) {}
+    double product(bool adjoint, double a, const std::vector<T>& x, double b, std::vector<T>& y, bool misalign) override {
+        std::vector<T> shifted_x(x.size() + 1), shifted_y(y.size() + 1);
+        const std::size_t shift = misalign ? 1 : 0;
+        std::copy(x.begin(), x.end(), shifted_x.begin() + static_cast<std::ptrdiff_t>(shift));
+        std::copy(y.begin(), y.end(), shifted_y.begin() + static_cast<std::ptrdiff_t>(shift));
+        Coefficient<T> ca{a, static_cast<T>(a)}, cb{b, static_cast<T>(b)};
+        std::vector<double> sums(static_cast<std::size_t>(operator_->max_partials()));
+        NormPartials norm{sums.data(), 0};
+        if (adjoint) operator_->apply_adjoint(&ca, shifted_x.data() + shift, &cb, shifted_y.data() + shift, *workspace_, &norm);
+        else operator_->apply(&ca, shifted_x.data() + shift, &cb, shifted_y.data() + shift, *workspace_, &norm);
+        std::copy_n(shifted_y.begin() + static_cast<std::ptrdiff_t>(shift), y.size(), y.begin());
+        return std::accumulate(sums.begin(), sums.begin() + norm.count, 0.0);
+    }
+    const OperatorPlan& plan() const override { return operator_->plan(); }
+
+  private:
+    std::unique_ptr<MatrixOperator<T>> operator_;
+    std::unique_ptr<Workspace> workspace_;
+};
+
+template <class T>
+std::unique_ptr<Rig<T>> make_rig(std::shared_ptr<const CsrMatrix> a, const OperatorOptions& options) {
+    return std::make_unique<CpuRig<T>>(std::move(a), options);
+}
+
+OperatorOptions with(StorageKind storage) {
+    OperatorOptions options;
+    options.storage = storage;
+    return options;
+}
+
+}  // namespace
+
+TEST_CASE("cpu operator: products fp64 dual") { suite_products<double>(make_rig<double>, with(StorageKind::dual)); }
+TEST_CASE("cpu operator: products fp32 dual") { suite_products<float>(make_rig<float>, with(StorageKind::dual)); }
+TEST_CASE("cpu operator: products fp64 single") { suite_products<double>(make_rig<double>, with(StorageKind::single)); }
+TEST_CASE("cpu operator: products fp32 single") { suite_products<float>(make_rig<float>, with(StorageKind::single)); }
+TEST_CASE("cpu operator: repeats are bit-identical") {
+    suite_repeats<double>(make_rig<double>, with(StorageKind::dual), 20);
+    suite_repeats<float>(make_rig<float>, with(StorageKind::single), 20);
+}
+TEST_CASE("cpu operator: adjoint identity") {
+    suite_adjoint<double>(make_rig<double>, with(StorageKind::dual));
+    suite_adjoint<float>(make_rig<float>, with(StorageKind::dual));
+}
+TEST_CASE("cpu operator: exponent") {
+    suite_exponent<double>(make_rig<double>, with(StorageKind::dual));
+    suite_exponent<float>(make_rig<float>, with(StorageKind::single));
+}
+
+TEST_CASE("cpu operator: the same bits for any number of threads") {
+    const auto a = matrix_with_rows(random_lengths(30000, 0, 20, 61), 9001, 61);
+    const auto x = random_vector(a->cols(), 62);
+    const auto u = random_vector(a->rows(), 63);
+    for (StorageKind storage : {StorageKind::dual, StorageKind::single}) {
+        std::vector<double> y1, z1;
+        double s1 = 0, t1 = 0;
+        for (int threads : {1, 2, 3, 7}) {
+            const int before = omp_get_max_threads();
+            omp_set_num_threads(threads);
+            const auto rig = make_rig<double>(a, with(storage));
+            std::vector<double> y(static_cast<std::size_t>(a->rows())), z(static_cast<std::size_t>(a->cols()));
+            const double s = rig->product(false, 1.0, x, 0.0, y, false);
+            const double t = rig->product(true, 1.0, u, 0.0, z, false);
+            omp_set_num_threads(before);
+            if (threads == 1) {
+                y1 = y;
+                z1 = z;
+                s1 = s;
+                t1 = t;
+            }
+            CHECK(y == y1);
+            CHECK(z == z1);
+            CHECK(s == s1);
+            CHECK(t == t1);
+        }
+    }
+}
+
+TEST_CASE("cpu operator: storage follows the expected products and says why") {
+    const auto a = matrix_with_rows({2, 3}, 5, 71);
+    OperatorOptions few;
+    few.expected_products = 4;
+    CHECK(make_rig<double>(a, few)->plan().storage == StorageKind::single);
+    CHECK(make_rig<double>(a, few)->plan().storage_reason == "only 4 products are expected");
+    CHECK(make_rig<double>(a, {})->plan().storage == StorageKind::dual);
+    OperatorOptions cusparse;
+    cusparse.spmv = SpmvKind::cusparse;
+    CHECK_THROWS_AS(make_rig<double>(a, cusparse), InputError);
+}
+
+TEST_CASE("cpu operator: stack of A and lambda I") {
+    const auto a = matrix_with_rows(random_lengths(40, 0, 6, 81), 23, 81);
+    const auto top = make_cpu_operator<double>(a);
+    const auto bottom = make_cpu_scaled_identity<double>(23, 0.25);
+    const Coefficient<double> one{1.0, 1.0}, two{2.0, 2.0}, minus{-1.0, -1.0};
+    const StackedOperator<double> stack(*top, *bottom, &one);
+    const auto workspace = stack.make_workspace(nullptr);
+    const auto x = random_vector(23, 82);
+    const auto u = random_vector(63, 83);
+    auto y = random_vector(63, 84);
+    auto z = random_vector(23, 85);
+    const auto y0 = y;
+    const auto z0 = z;
+    std::vector<double> sums(static_cast<std::size_t>(stack.max_partials()));
+    NormPartials norm{sums.data(), 0};
+    stack.apply(&two, x.data(), &minus, y.data(), *workspace, &norm);
+    std::vector<double> upper(40);
+    make_rig<double>(a, {})->product(false, 1.0, x, 0.0, upper, false);
+    double squares = 0;
+    for (std::size_t i = 0; i < 63; ++i) {
+        const double product = i < 40 ? upper[i] : 0.25 * x[i - 40];
+        CHECK(y[i] == doctest::Approx(2 * product - y0[i]).epsilon(1e-14));
+        squares += y[i] * y[i];
+    }
+    CHECK(std::accumulate(sums.begin(), sums.begin() + norm.count, 0.0) == doctest::Approx(squares).epsilon(1e-14));
+    norm.count = 0;
+    stack.apply_adjoint(&two, u.data(), &minus, z.data(), *workspace, &norm);
+    std::vector<double> lower(23);
+    make_rig<double>(a, {})->product(true, 1.0, std::vector<double>(u.begin(), u.begin() + 40), 0.0, lower, false);
+    for (std::size_t j = 0; j < 23; ++j) CHECK(z[j] == doctest::Approx(2 * (lower[j] + 0.25 * u[40 + j]) - z0[j]).epsilon(1e-13));
+
+    const auto narrow_bottom = make_cpu_scaled_identity<double>(22, 0.25);
+    CHECK_THROWS_WITH_AS(StackedOperator<double>(*top, *narrow_bottom, &one), "stack: the upper operator has 23 columns, the lower 22", InputError);
+}
+
+TEST_CASE("cpu operator: two functions as an operator") {
+    FunctionOperator<double> twice(2, 2, [](const double* x, double* y) { y[0] = 2 * x[0], y[1] = 2 * x[1]; },
+                                   [](const double* y, double* x) { x[0] = 2 * y[0], x[1] = 2 * y[1]; });
+    const auto workspace = twice.make_workspace(nullptr);
+    const Coefficient<double> a{0.5, 0.5}, b{0, 0};
+    const double x[] = {3, 4};
+    double y[] = {NAN, NAN};
+    double sums[kMaxPartials];
+    NormPartials norm{sums, 0};
+    twice.apply(&a, x, &b, y, *workspace, &norm);
+    CHECK(y[0] == 3);
+    CHECK(y[1] == 4);
+    REQUIRE(norm.count == 1);
+    CHECK(sums[0] == 25);
+    CHECK_THROWS_WITH_AS(FunctionOperator<double>(2, 2, [](const double*, double*) {}, nullptr),
+                         "operator: the function for A^T y is missing; least squares needs both products", InputError);
+}

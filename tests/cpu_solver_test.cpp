@@ -1,0 +1,583 @@
+// The solver on the CPU.
+#include <doctest/doctest.h>
+#include <omp.h>
+
+#include <chrono>
+#include <thread>
+
+#include "operator/function_operator.hpp"
+#include "solver/cpu/cpu_backend.hpp"
+#include "solver_suite.hpp"
+
+using namespace lsmr;
+using namespace lsmr::test;
+
+namespace {
+
+PrepareOptions on_cpu() {
+    PrepareOptions base;
+    base.device = DeviceKind::cpu;
+    omp_set_num_threads(1);  // the same bits as more, and no waiting for other programs on the cores
+    return base;
+}
+
+// A user's operator: products with a matrix, counted, and whatever a test does to their results. In adjoint products
+// the first is that by which the solver measures the scale, the second begins the solve, and number k + 2 belongs to
+// iteration k.
+template <class T>
+class UserOperator {
+  public:
+    using Spoil = std::function<void(int call, T* out)>;  // call counts from 1
+
+    explicit UserOperator(Matrix a) : a_(std::move(a)), at_(test::transposed(*a_)) {}
+    FunctionOperator<T> make() {
+        return FunctionOperator<T>(
+            a_->rows(), a_->cols(),
+            [this](const T* x, T* y) {
+                multiply(*a_, x, y);
+                ++forward_calls;
+                if (spoil_forward) spoil_forward(forward_calls, y);
+            },
+            [this](const T* x, T* y) {
+                multiply(*at_, x, y);
+                ++adjoint_calls;
+                if (spoil_adjoint) spoil_adjoint(adjoint_calls, y);
+            });
+    }
+    void set_adjoint(Matrix at) { at_ = std::move(at); }
+
+    int forward_calls = 0;
+    int adjoint_calls = 0;
+    Spoil spoil_forward;
+    Spoil spoil_adjoint;
+
+  private:
+    static void multiply(const CsrMatrix& a, const T* x, T* y) {
+        for (std::int64_t i = 0; i < a.rows(); ++i) {
+            double sum = 0;
+            for (std::int64_t k = a.offsets()[i]; k < a.offsets()[i + 1]; ++k) {
+                sum += a.values()[k] * static_cast<double>(x[a.columns()[k]]);
+            }
+            y[i] = static_cast<T>(sum);
+        }
+    }
+    Matrix a_;
+    Matrix at_;
+};
+
+template <class T>
+Answer solve_operator(UserOperator<T>& user, const Vector& b, const SolveOptions& options,
+                      const std::optional<Vector>& x0 = {}, Observer* observer = nullptr) {
+    user.forward_calls = user.adjoint_calls = 0;
+    const FunctionOperator<T> a = user.make();
+    const std::vector<T> b_t(b.begin(), b.end());
+    std::vector<T> x(index(a.cols()), std::numeric_limits<T>::quiet_NaN());
+    if (x0) x.assign(x0->begin(), x0->end());
+    Answer answer;
+    answer.result = lsmr::solve<T>(a, b_t, x, options, x0.has_value(), observer);
+    answer.x.assign(x.begin(), x.end());
+    return answer;
+}
+
+Vector as_fp32(const Vector& p) {
+    const std::vector<float> narrow(p.begin(), p.end());
+    return {narrow.begin(), narrow.end()};
+}
+
+}  // namespace
+
+TEST_CASE("solver: SOL test family") {
+    suite_lstp(on_cpu());
+}
+TEST_CASE("solver: start centre and damping against dense answers") {
+    suite_start_and_center(on_cpu());
+}
+TEST_CASE("solver: damping is stacked rows") {
+    suite_damping_is_stacked_rows(on_cpu());
+}
+TEST_CASE("solver: permuted problem") {
+    suite_permuted_problem(on_cpu());
+}
+TEST_CASE("solver: LSMR and CGLS meet") {
+    suite_methods_meet(on_cpu());
+}
+TEST_CASE("solver: equilibrated columns give the same x") {
+    suite_equilibrated(on_cpu());
+}
+TEST_CASE("solver: against LSCG of Eigen") {
+    suite_against_eigen(on_cpu());
+}
+TEST_CASE("solver: scaled by powers of two") {
+    suite_scaled_by_powers_of_two(on_cpu());
+}
+TEST_CASE("solver: scaled by powers of ten") {
+    suite_scaled_by_powers_of_ten(on_cpu());
+}
+TEST_CASE("solver: status 0 start solves") {
+    suite_status_start_solves(on_cpu());
+}
+TEST_CASE("solver: status 1 compatible") {
+    suite_status_compatible(on_cpu());
+}
+TEST_CASE("solver: status 2 least squares") {
+    suite_status_least_squares(on_cpu());
+}
+TEST_CASE("solver: status 3 condition limit") {
+    suite_status_condition_limit(on_cpu());
+}
+TEST_CASE("solver: status 4 and 5 machine precision") {
+    suite_status_machine_precision(on_cpu());
+}
+TEST_CASE("solver: status 7 iteration limit") {
+    suite_status_iteration_limit(on_cpu());
+}
+TEST_CASE("solver: status 8 time limit") {
+    suite_status_time_limit(on_cpu());
+}
+TEST_CASE("solver: status 9 stopped by the observer") {
+    suite_status_stopped(on_cpu());
+}
+TEST_CASE("solver: records are complete and in order") {
+    suite_records(on_cpu());
+}
+TEST_CASE("solver: estimates are the truth at first") {
+    suite_estimates(on_cpu());
+}
+TEST_CASE("solver: condition estimate") {
+    suite_condition_estimate(on_cpu());
+}
+TEST_CASE("solver: empty rows and columns") {
+    suite_empty_rows_and_columns(on_cpu());
+}
+TEST_CASE("solver: degenerate shapes") {
+    suite_degenerate_shapes(on_cpu());
+}
+TEST_CASE("solver: early breakdown") {
+    suite_early_breakdown(on_cpu());
+}
+TEST_CASE("solver: bad input") {
+    suite_bad_input(on_cpu());
+}
+TEST_CASE("solver: one problem many solves") {
+    suite_reuse(on_cpu());
+}
+TEST_CASE("solver: many right-hand sides") {
+    suite_many_right_hand_sides(on_cpu());
+}
+TEST_CASE("solver: observer throws") {
+    suite_observer_throws(on_cpu());
+}
+TEST_CASE("solver: repeats give the same bits") {
+    suite_repeats(on_cpu());
+}
+TEST_CASE("solver: single storage equals dual") {
+    suite_storage(on_cpu());
+}
+
+// --- several threads ---
+
+TEST_CASE("solver: threads do not change bits") {
+    const Matrix a = random_sparse(40000, 20000, 4, 401);  // several chunks of rows, of columns and of vectors
+    const Vector b = random_vector(a->rows(), 402);
+    const Vector x0 = random_vector(a->cols(), 403);
+    for (const Precision precision : kPrecisions) {
+        for (const StorageKind storage : {StorageKind::dual, StorageKind::single}) {
+            for (const Method method : kMethods) {
+                PrepareOptions prepare = with_precision(on_cpu(), precision);
+                prepare.storage = storage;
+                Answer first;
+                for (const int threads : {1, 2, 3}) {
+                    prepare.threads = threads;
+                    const Answer answer = solve(prepare, a, b, exactly(method, 12, 0.1), x0);
+                    if (threads == 1) first = answer;
+                    CHECK(same_bits(answer.x, first.x));
+                    CHECK(answer.result.norms.ar == first.result.norms.ar);
+                    CHECK(answer.result.norms.r_estimated == first.result.norms.r_estimated);
+                    CHECK(answer.result.norms.a_frobenius == first.result.norms.a_frobenius);
+                }
+            }
+        }
+    }
+    CHECK(omp_get_max_threads() == 1);  // the caller's setting is back
+}
+
+TEST_CASE("solver: two hundred repeats give the same bits") {
+    const Matrix a = tall_matrix();
+    const Vector b = random_vector(a->rows(), 411);
+    for (const Method method : kMethods) {
+        const Vector first = solve(on_cpu(), a, b, with_method(method, 1e-10)).x;
+        int different = 0;
+        for (int repeat = 0; repeat < 200; ++repeat) {
+            different += !same_bits(solve(on_cpu(), a, b, with_method(method, 1e-10)).x, first);
+        }
+        CHECK(different == 0);
+    }
+}
+
+TEST_CASE("solver: problems in two threads at once") {
+    const Matrix a = tall_matrix();
+    const Vector b = random_vector(a->rows(), 421);
+    const Vector expected = solve(on_cpu(), a, b, with_method(Method::lsmr)).x;
+    int different[2] = {0, 0};
+    const auto work = [&](int& count) {
+        for (int k = 0; k < 50; ++k) count += !same_bits(solve(on_cpu(), a, b, with_method(Method::lsmr)).x, expected);
+    };
+    std::thread other([&] { work(different[1]); });
+    work(different[0]);
+    other.join();
+    CHECK(different[0] == 0);
+    CHECK(different[1] == 0);
+}
+
+TEST_CASE("solver: no device memory on the CPU") {
+    PreparedProblem problem(tall_matrix(), on_cpu());
+    CHECK(problem.memory().pool_live_bytes == 0);
+    CHECK(problem.memory().pool_peak_bytes == 0);
+    CHECK(problem.memory().pool_reserved_bytes == 0);
+    CHECK(problem.info().device == DeviceKind::cpu);
+    PrepareOptions cusparse = on_cpu();
+    cusparse.spmv = SpmvKind::cusparse;
+    CHECK_THROWS_AS(PreparedProblem(tall_matrix(), cusparse), InputError);
+}
+
+// Norms decide how long the Lanczos vectors stay orthogonal: their sums are formed in blocks, so that the error grows
+// with the number of blocks, not of terms. Equal terms are the worst case: every addition rounds the same way.
+TEST_CASE("solver: norms on the CPU are accurate") {
+    UserOperator<double> user(tall_matrix());
+    const FunctionOperator<double> a = user.make();
+    CpuBackend<double> backend(a);
+    for (const double value : {0.1, 0.7, 1e-3}) {
+        const Vector p(8191, value);
+        const double expected = norm(p);
+        check_within(backend.norm_now(8191, p.data()), expected, norm_rounding(64 + 128) * expected, "norm");
+    }
+}
+
+// --- users' operators ---
+
+TEST_CASE("solver: a user's operator") {
+    const Matrix a = tall_matrix();
+    const Vector b = random_vector(a->rows(), 431);
+    const Vector x0 = random_vector(a->cols(), 432);
+    UserOperator<double> wide(a);
+    UserOperator<float> narrow(a);
+    for (const Method method : kMethods) {
+        for (const double damp : {0.0, 0.4}) {
+            for (const int start : {0, 1, 2}) {
+                const Vector center = start == 2 ? x0 : Vector{};
+                const std::optional<Vector> given = start > 0 ? std::optional<Vector>(x0) : std::nullopt;
+                SolveOptions options = with_method(method, 1e-10);
+                options.damp = damp;
+                options.damp_center = start == 2 ? DampCenter::x0 : DampCenter::zero;
+                const Oracle oracle = dense_solution(*a, b, damp, damp > 0 ? center : Vector{});
+                const Answer answer = solve_operator(wide, b, options, given);
+                const Truth t = truth(*a, b, answer.x, damp, center, given.value_or(Vector{}));
+                CHECK(answer.result.status == Status::least_squares);
+                CHECK(distance(answer.x, oracle.x) <= error_bound(t, oracle.sigma_min));
+                check_within(answer.result.norms.ar, t.ar, gradient_rounding(t), "||A'r||");
+                check_within(answer.result.norms.r_damped, t.r_damped, residual_rounding(t), "damped ||r||");
+                check_within(answer.result.norms.dx, t.dx, norm_rounding(t.cols) * (t.x + t.dx), "||x - x0||");
+
+                // In fp32 the user's products are all there is: x solves to their rounding, k eps ||A|| (||A|| ||x|| +
+                // ||b||) in the gradient.
+                options.atol = options.btol = 1e-5;
+                const Answer rough = solve_operator(narrow, b, options, given);
+                CHECK(rough.result.converged());
+                const Truth rough_t = truth(*a, b, rough.x, damp, center, given.value_or(Vector{}));
+                CHECK(rough_t.ar <=
+                      2e-5 * rough_t.stacked * rough_t.r_damped +
+                          16 * kEps32 * rough_t.stacked * (rough_t.stacked * (rough_t.x + rough_t.dx) + rough_t.b));
+            }
+        }
+    }
+}
+
+// Without max |a_ij| the scale is measured.
+TEST_CASE("solver: a user's operator of any scale") {
+    const Matrix a = tall_matrix();
+    const Vector b = random_vector(a->rows(), 441);
+    for (const Method method : kMethods) {
+        UserOperator<double> plain_user(a);
+        const Answer plain = solve_operator(plain_user, b, with_method(method));
+        CHECK(plain.result.status == Status::least_squares);
+        for (const auto& [ea, eb] : {std::pair{300, 0}, {-300, 0}, {400, 500}, {-400, 200}}) {
+            UserOperator<double> user(std::make_shared<const CsrMatrix>(a->scaled_by_power_of_two(ea)));
+            const Answer other = solve_operator(user, scaled(b, std::ldexp(1.0, eb)), with_method(method));
+            CHECK(other.result.status == plain.result.status);
+            CHECK(other.result.iterations == plain.result.iterations);
+            CHECK(same_bits(other.x, scaled(plain.x, std::ldexp(1.0, eb - ea))));
+        }
+    }
+}
+
+TEST_CASE("solver: an operator of the wrong size or place") {
+    UserOperator<double> user(tall_matrix());
+    const FunctionOperator<double> a = user.make();
+    Vector x(40), b(120), short_b(3);
+    CHECK_THROWS_WITH_AS(lsmr::solve<double>(a, short_b, x, {}), "solve: b has 3 entries and x 40, A is 120 x 40",
+                         InputError);
+    b[7] = std::numeric_limits<double>::infinity();
+    CHECK_THROWS_AS(lsmr::solve<double>(a, b, x, {}), InputError);
+    SolveOptions negative;
+    negative.damp = -1;
+    CHECK_THROWS_AS(lsmr::solve<double>(a, x, b, negative), InputError);
+    CHECK(user.forward_calls + user.adjoint_calls == 0);
+}
+
+// Wherever the operator throws - while the scale is measured, in the loop, in the audit - the exception comes out as it
+// was, and x holds the iterate so far.
+TEST_CASE("solver: operator throws") {
+    struct Broken {
+        int call;
+    };
+    const Matrix a = tall_matrix();
+    const Vector b = random_vector(a->rows(), 451);
+    UserOperator<double> user(a);
+    for (const Method method : kMethods) {
+        const SolveOptions options = with_method(method, 1e-10);
+        const Answer whole = solve_operator(user, b, options);
+        const int calls = user.forward_calls + user.adjoint_calls;
+        REQUIRE(calls > 20);
+        for (int call = 1; call <= calls; ++call) {
+            const auto thrower = [&](int, double*) {
+                if (user.forward_calls + user.adjoint_calls == call) throw Broken{call};
+            };
+            user.spoil_forward = user.spoil_adjoint = thrower;
+            user.forward_calls = user.adjoint_calls = 0;
+            const FunctionOperator<double> op = user.make();
+            Vector x(index(a->cols()), 5.0);
+            bool thrown = false;
+            try {
+                lsmr::solve<double>(op, b, x, options);
+            } catch (const Broken& broken) {
+                thrown = broken.call == call;
+            }
+            CAPTURE(call);
+            CHECK(thrown);
+            if (call == 1) CHECK(same_bits(x, Vector(x.size(), 5.0)));  // before the start x is not touched
+            if (call == 2) CHECK(norm(x) == 0);
+            if (call > 8) CHECK(truth(*a, b, x).ar < truth(*a, b, Vector(x.size(), 0.0)).ar);
+            // In the audit x is complete.
+            if (call == calls) CHECK(same_bits(x, whole.x));
+        }
+        user.spoil_forward = user.spoil_adjoint = nullptr;
+        CHECK(same_bits(solve_operator(user, b, options).x, whole.x));
+    }
+}
+
+// A NaN or an infinity in the products of iteration 5. LSMR keeps iterate 4. CGLS has made its fifth step when the
+// adjoint product fails, and keeps that.
+TEST_CASE("solver: status 10 non-finite") {
+    const Matrix a = tall_matrix();
+    const Vector b = random_vector(a->rows(), 461);
+    for (const Method method : kMethods) {
+        for (const double bad : {std::numeric_limits<double>::quiet_NaN(), std::numeric_limits<double>::infinity()}) {
+            for (const bool in_adjoint : {false, true}) {
+                UserOperator<double> user(a);
+                if (in_adjoint) {
+                    user.spoil_adjoint = [&](int call, double* out) {
+                        if (call == 7) out[3] = bad;
+                    };
+                } else {
+                    user.spoil_forward = [&](int call, double* out) {
+                        if (call == 5) out[3] = bad;
+                    };
+                }
+                Recorder recorder;
+                const Answer answer = solve_operator(user, b, with_method(method, 1e-12), {}, &recorder);
+                CAPTURE(word(method));
+                CAPTURE(in_adjoint);
+                CAPTURE(answer.result.message);
+                CHECK(answer.result.status == Status::non_finite);
+                CHECK(answer.result.message.find(in_adjoint ? "product with A^T" : "product with A,") !=
+                      std::string::npos);
+                CHECK(answer.result.message.find("in iteration 5") != std::string::npos);
+                const std::int64_t kept = method == Method::cgls && in_adjoint ? 5 : 4;
+                CHECK(answer.result.iterations == kept);
+                UserOperator<double> sound(a);
+                CHECK(same_bits(answer.x, solve_operator(sound, b, exactly(method, kept)).x));
+                REQUIRE(static_cast<std::int64_t>(recorder.all.size()) == kept);
+                check_within(recorder.all.back().x_norm, norm(answer.x), 8 * kEps64 * norm(answer.x), "||x||");
+                // The audit's products were sound again.
+                const Truth t = truth(*a, b, answer.x);
+                check_within(answer.result.norms.ar, t.ar, gradient_rounding(t), "||A'r||");
+            }
+        }
+    }
+}
+
+TEST_CASE("solver: status 10 non-finite at the start") {
+    const Matrix a = tall_matrix();
+    const Vector b = random_vector(a->rows(), 471);
+    const Vector x0 = random_vector(a->cols(), 472);
+    for (const Method method : kMethods) {
+        UserOperator<double> user(a);
+        user.spoil_adjoint = [](int call, double* out) {
+            if (call == 2) out[0] = std::nan("");
+        };
+        const Answer cold = solve_operator(user, b, with_method(method));
+        CHECK(cold.result.status == Status::non_finite);
+        CHECK(cold.result.iterations == 0);
+        CHECK(cold.result.message.find("before the first iteration") != std::string::npos);
+        CHECK(norm(cold.x) == 0);
+        user.spoil_adjoint = nullptr;
+        user.spoil_forward = [](int call, double* out) {
+            if (call == 1) out[0] = std::nan("");
+        };  // A x0
+        const Answer warm = solve_operator(user, b, with_method(method), x0);
+        CHECK(warm.result.status == Status::non_finite);
+        CHECK(same_bits(warm.x, x0));
+        // Only while the scale is measured: no harm.
+        user.spoil_forward = nullptr;
+        user.spoil_adjoint = [](int call, double* out) {
+            if (call == 1) out[0] = std::nan("");
+        };
+        CHECK(solve_operator(user, b, with_method(method)).result.status == Status::least_squares);
+    }
+}
+
+// CGLS meets p with A p = 0 although A^T r is not 0: the two products do not belong together.
+TEST_CASE("solver: status 11 breakdown") {
+    const Matrix a = tall_matrix();
+    UserOperator<double> user(a);
+    user.spoil_forward = [&](int, double* out) { std::fill(out, out + a->rows(), 0.0); };
+    const Answer answer = solve_operator(user, random_vector(a->rows(), 481), with_method(Method::cgls));
+    CHECK(answer.result.status == Status::breakdown);
+    CHECK(answer.result.iterations == 0);
+    CHECK(norm(answer.x) == 0);
+    CHECK(!answer.result.message.empty());
+}
+
+// Condition 1e16 and no tolerance at all: nothing improves any more, long before any limit.
+TEST_CASE("solver: status 12 stagnated") {
+    const GeneratedProblem p = lstp(40, 40, 1, 10, 0);
+    const auto a = std::make_shared<const CsrMatrix>(p.a.clone());
+    SolveOptions options = exactly(Method::lsmr, 100000);
+    Recorder recorder;
+    const Answer answer = solve(on_cpu(), a, p.b, options, {}, &recorder);
+    CHECK(answer.result.status == Status::stagnated);
+    CHECK(!answer.result.converged());
+    const auto k = static_cast<std::int64_t>(recorder.all.size());
+    REQUIRE(k == answer.result.iterations);
+    const std::int64_t window = 2000;
+    CHECK(k > window);
+    CHECK(k < 50000);
+    // In the window neither number came 10 % below its best before.
+    double best_r = recorder.all[0].r_norm, best_ls = recorder.all[0].ls;
+    for (std::int64_t i = 0; i < k - window; ++i) {
+        best_r = std::min(best_r, recorder.all[index(i)].r_norm);
+        best_ls = std::min(best_ls, recorder.all[index(i)].ls);
+    }
+    for (std::int64_t i = k - window + 1; i < k; ++i) {
+        CHECK_FALSE(recorder.all[index(i)].r_norm < 0.9 * best_r);
+        CHECK_FALSE(recorder.all[index(i)].ls < 0.9 * best_ls);
+    }
+    check_norms(answer.result, truth(*a, p.b, answer.x));
+}
+
+// An adjoint that rounds its argument to fp32: with such products no x can be had to 1e-10.
+class CoarseAdjoint {
+  public:
+    CoarseAdjoint() : a_(graded(*random_sparse(200, 60, 4, 491), 10)), at_(test::transposed(*a_)) {}
+    const CsrMatrix& matrix() const { return *a_; }
+    FunctionOperator<double> make() const {
+        return FunctionOperator<double>(
+            a_->rows(), a_->cols(),
+            [this](const double* x, double* y) {
+                const Vector y_wide = product(*a_, Vector(x, x + a_->cols()));
+                std::copy(y_wide.begin(), y_wide.end(), y);
+            },
+            [this](const double* y, double* x) {
+                const Vector x_wide = product(*at_, as_fp32(Vector(y, y + a_->rows())));
+                std::copy(x_wide.begin(), x_wide.end(), x);
+            });
+    }
+
+  private:
+    Matrix a_;
+    Matrix at_;
+};
+
+// LSMR's recurrence believes that it converged.
+TEST_CASE("solver: status 13 audit refused") {
+    const CoarseAdjoint coarse;
+    const FunctionOperator<double> op = coarse.make();
+    const Vector b = random_vector(op.rows(), 492);
+    SolveOptions options = with_method(Method::lsmr, 1e-10);
+    options.max_iterations = 5000;
+    Vector x(index(op.cols()));
+    Recorder recorder;
+    const SolveResult result = lsmr::solve<double>(op, b, x, options, false, &recorder);
+    CHECK(result.status == Status::audit_refused);
+    CHECK(!result.converged());
+    CHECK(result.restarts >= 1);
+    CHECK(result.restarts <= 3);
+    // The message holds both pairs of numbers; the recomputed one is far above what was believed.
+    CHECK(result.message.find("recomputed") != std::string::npos);
+    const Truth t = truth(coarse.matrix(), b, x);
+    CHECK(result.norms.ar_estimated <= 1e-10 * result.norms.a_frobenius * result.norms.r);
+    CHECK(result.norms.ar > 2e-10 * t.a_frobenius * result.norms.r);
+    // Records go on counting through the restarts.
+    REQUIRE(static_cast<std::int64_t>(recorder.all.size()) == result.iterations);
+    for (std::size_t k = 0; k < recorder.all.size(); ++k) {
+        CHECK(recorder.all[k].iteration == static_cast<std::int64_t>(k) + 1);
+    }
+    // x is the best that was found, good to the fp32 of the adjoint.
+    CHECK(t.ar <= 16 * kEps32 * t.a_frobenius * t.r);
+
+    // A restart that made it worse is dropped: the norms are those of the x that is returned.
+    bool one_got_worse = false;
+    for (std::uint64_t seed = 500; seed < 520; ++seed) {
+        const Vector other = random_vector(op.rows(), seed);
+        const SolveResult again = lsmr::solve<double>(op, other, x, options);
+        if (again.status != Status::audit_refused) continue;
+        one_got_worse = one_got_worse || again.restarts < 3;
+        const Truth worse = truth(coarse.matrix(), other, x);
+        check_within(again.norms.x, worse.x, norm_rounding(op.cols()) * worse.x, "||x||");
+        check_within(again.norms.r, worse.r, residual_rounding(worse), "||r||");
+    }
+    CHECK(one_got_worse);
+
+    // The limit counts iterations over restarts too.
+    for (const std::int64_t less : {1, 2, 5}) {
+        options.max_iterations = result.iterations - less;
+        CHECK(lsmr::solve<double>(op, b, x, options).iterations <= options.max_iterations);
+    }
+}
+
+// CGLS measures its gradient. It sees that it cannot go on, or is refused, but never runs away: unnoticed, ||x|| would
+// grow until it overflows.
+TEST_CASE("solver: CGLS with products that do not belong together") {
+    const CoarseAdjoint coarse;
+    const FunctionOperator<double> op = coarse.make();
+    for (const std::uint64_t seed : {491u, 492u, 493u, 494u}) {
+        const Vector b = random_vector(op.rows(), seed);
+        SolveOptions options = with_method(Method::cgls, 1e-10);
+        options.max_iterations = 5000;
+        Vector x(index(op.cols()));
+        const SolveResult result = lsmr::solve<double>(op, b, x, options);
+        CAPTURE(result.message);
+        CHECK((result.status == Status::breakdown || result.status == Status::audit_refused));
+        CHECK(result.iterations < 5000);
+        // ||r|| is within the root of eps of the least that was seen, so of the least there is.
+        const double least = truth(coarse.matrix(), b, dense_solution(coarse.matrix(), b).x).r;
+        CHECK(truth(coarse.matrix(), b, x).r <= least * (1 + 2 * std::sqrt(kEps64)));
+    }
+}
+
+TEST_CASE("solver: time limit in the middle") {
+    const Matrix a = graded(*random_sparse(200, 80, 4, 501), 1e4);
+    const Vector b = random_vector(a->rows(), 502);
+    for (const Method method : kMethods) {
+        UserOperator<double> user(a);
+        user.spoil_forward = [](int, double*) { std::this_thread::sleep_for(std::chrono::milliseconds(2)); };
+        SolveOptions options = exactly(method, 1000000);
+        options.time_limit_seconds = 0.05;
+        const Answer answer = solve_operator(user, b, options);
+        CHECK(answer.result.status == Status::time_limit);
+        CHECK(answer.result.iterations >= 1);
+        CHECK(answer.result.iterations <= 25);  // 2 ms each at least
+        UserOperator<double> quick(a);
+        CHECK(same_bits(answer.x, solve_operator(quick, b, exactly(method, answer.result.iterations)).x));
+    }
+}

@@ -1,0 +1,145 @@
+// The host matrix: what its one checked constructor accepts, sorts, sums and refuses.
+#include <doctest/doctest.h>
+
+#include <cmath>
+#include <limits>
+#include <numeric>
+
+#include "memory/error.hpp"
+#include "operator/csr_matrix.hpp"
+#include "operator_suite.hpp"
+
+using namespace lsmr;
+using namespace lsmr::test::products;
+
+namespace {
+
+template <class T>
+HostBuffer<T> buffer(const std::vector<T>& values) {
+    HostBuffer<T> b(static_cast<std::int64_t>(values.size()));
+    std::copy(values.begin(), values.end(), b.begin());
+    return b;
+}
+
+CsrMatrix csr(std::int64_t rows, std::int64_t cols, const std::vector<std::int64_t>& offsets, const std::vector<std::int32_t>& columns,
+              const std::vector<double>& values) {
+    return CsrMatrix::from_csr(rows, cols, buffer(offsets), buffer(columns), buffer(values));
+}
+
+std::vector<std::vector<double>> dense(const CsrMatrix& a) {
+    std::vector<std::vector<double>> d(static_cast<std::size_t>(a.rows()), std::vector<double>(static_cast<std::size_t>(a.cols()), 0.0));
+    for (std::int64_t i = 0; i < a.rows(); ++i) {
+        for (std::int64_t k = a.offsets()[i]; k < a.offsets()[i + 1]; ++k) {
+            d[static_cast<std::size_t>(i)][static_cast<std::size_t>(a.columns()[k])] += a.values()[k];
+        }
+    }
+    return d;
+}
+
+bool same(const CsrMatrix& a, const CsrMatrix& b) {
+    return a.rows() == b.rows() && a.cols() == b.cols() && std::equal(a.offsets(), a.offsets() + a.rows() + 1, b.offsets()) &&
+           std::equal(a.columns(), a.columns() + a.nnz(), b.columns()) && std::equal(a.values(), a.values() + a.nnz(), b.values());
+}
+
+}  // namespace
+
+TEST_CASE("csr matrix: from rows and columns and coordinates alike") {
+    const std::vector<std::int64_t> rows{2, 0, 1, 2, 0}, cols{1, 2, 0, 0, 2};
+    const std::vector<double> values{1, 2, 3, 4, 5};
+    const CsrMatrix a = CsrMatrix::from_coo(3, 3, rows, cols, values);
+    CHECK(a.duplicates_summed() == 1);
+    CHECK(dense(a) == std::vector<std::vector<double>>{{0, 0, 7}, {3, 0, 0}, {4, 1, 0}});
+    CHECK(same(a, csr(3, 3, {0, 2, 3, 5}, {2, 2, 0, 1, 0}, {2, 5, 3, 1, 4})));
+    const CsrMatrix c = CsrMatrix::from_csc(3, 3, buffer<std::int64_t>({0, 2, 3, 5}), buffer<std::int32_t>({2, 1, 2, 0, 0}),
+                                            buffer<double>({4, 3, 1, 2, 5}));
+    CHECK(same(a, c));
+    CHECK(c.duplicates_summed() == 1);
+}
+
+TEST_CASE("csr matrix: duplicates are added in the order given") {
+    // (1e16 + 1) - 1e16 is 0 or 1 by the order of the additions.
+    std::vector<std::int64_t> rows(200, 0), cols(200);
+    std::vector<double> values(200, 0.5);
+    for (std::size_t k = 0; k < 200; ++k) cols[k] = static_cast<std::int64_t>(k % 50);
+    cols[10] = cols[20] = cols[30] = 49;
+    values[10] = 1e16, values[20] = 1, values[30] = -1e16;
+    const CsrMatrix a = CsrMatrix::from_coo(1, 50, rows, cols, values);
+    const double expected = (((1e16 + 1) - 1e16) + 0.5) + 0.5 + 0.5 + 0.5;
+    CHECK(a.values()[a.nnz() - 1] == expected);
+}
+
+TEST_CASE("csr matrix: the transpose of the transpose is the matrix") {
+    const auto a = matrix_with_rows(random_lengths(777, 0, 30, 1), 123, 2);
+    const CsrMatrix t = a->transposed();
+    CHECK(t.rows() == 123);
+    CHECK(t.nnz() == a->nnz());
+    CHECK(same(t.transposed(), *a));
+    const auto d = dense(*a);
+    const auto dt = dense(t);
+    for (std::size_t i = 0; i < d.size(); ++i) {
+        for (std::size_t j = 0; j < dt.size(); ++j) REQUIRE(d[i][j] == dt[j][i]);
+    }
+}
+
+TEST_CASE("csr matrix: what is wrong is refused in words") {
+    const auto words = [](auto&& make) -> std::string {
+        try {
+            make();
+        } catch (const InputError& error) {
+            return error.what();
+        }
+        return "accepted";
+    };
+    CHECK(words([] { csr(-1, 2, {0}, {}, {}); }) == "matrix: -1 x 2 is not a shape");
+    CHECK(words([] { csr(std::int64_t{1} << 31, 2, {0}, {}, {}); }) ==
+          "matrix: 2147483648 x 2 is too large; rows and columns are limited to 2147483647");
+    CHECK(words([] { csr(2, 2, {0, 1}, {0}, {1}); }) == "matrix: offsets has 2 entries, 2 rows need 3");
+    CHECK(words([] { csr(1, 2, {1, 1}, {0}, {1}); }) == "matrix: offsets[0] is 1, it must be 0");
+    CHECK(words([] { csr(2, 2, {0, 2, 1}, {0, 1}, {1, 2}); }) ==
+          "matrix: offsets decrease at row 1 (1 after 2); a 32-bit overflow when it was made?");
+    CHECK(words([] { csr(1, 2, {0, 2}, {0}, {1}); }) == "matrix: offsets end at 2, but there are 1 column indices and 1 values");
+    CHECK(words([] { csr(1, 2, {0, 1}, {2}, {1}); }) == "matrix: column index 2 at entry 0 is outside 0..1");
+    CHECK(words([] { csr(1, 2, {0, 1}, {-1}, {1}); }) == "matrix: column index -1 at entry 0 is outside 0..1");
+    CHECK(words([] { csr(1, 2, {0, 1}, {1}, {NAN}); }) == "matrix: value nan at entry 0 is not finite");
+    const std::vector<std::int64_t> zero{0}, five{5};
+    const std::vector<double> one{1};
+    CHECK(words([&] { CsrMatrix::from_coo(2, 2, five, zero, one); }) == "matrix: row index 5 at entry 0 is outside 0..1");
+    CHECK(words([&] { CsrMatrix::from_coo(2, 2, zero, five, one); }) == "matrix: column index 5 at entry 0 is outside 0..1");
+    CHECK(words([&] { CsrMatrix::from_coo(2, 2, zero, zero, {}); }) == "matrix: 1 row indices, 1 column indices and 0 values");
+}
+
+TEST_CASE("csr matrix: summary") {
+    const CsrMatrix a = csr(4, 5, {0, 2, 2, 3, 3}, {0, 3, 3}, {3, -4, 0});
+    const MatrixSummary s = summarize(a);
+    CHECK(s.empty_rows == 2);
+    CHECK(s.empty_cols == 3);
+    CHECK(s.min == -4);
+    CHECK(s.max == 3);
+    CHECK(s.sum == -1);
+    CHECK(s.max_abs == 4);
+    CHECK(s.frobenius == 5);
+    CHECK(s.nonfinite == 0);
+    const MatrixSummary empty = summarize(CsrMatrix::from_coo(2, 3, {}, {}, {}));
+    CHECK(empty.empty_rows == 2);
+    CHECK(empty.min == 0);
+    CHECK(empty.max == 0);
+    CHECK(empty.frobenius == 0);
+}
+
+TEST_CASE("csr matrix: the Frobenius norm neither overflows nor underflows") {
+    for (int exponent : {1000, 500, 0, -500, -1060}) {
+        const double unit = std::ldexp(1.0, exponent);
+        const CsrMatrix a = csr(1, 2, {0, 2}, {0, 1}, {3 * unit, -4 * unit});
+        CHECK(frobenius_norm(a, max_abs_value(a)) == 5 * unit);
+    }
+    const auto a = matrix_with_rows(random_lengths(5000, 0, 30, 3), 400, 4);
+    long double sum = 0;
+    for (std::int64_t k = 0; k < a->nnz(); ++k) sum += static_cast<long double>(a->values()[k]) * a->values()[k];
+    CHECK(frobenius_norm(*a, max_abs_value(*a)) == doctest::Approx(static_cast<double>(std::sqrt(sum))).epsilon(1e-14));
+}
+
+TEST_CASE("csr matrix: scaling by a power of two is exact and undone") {
+    const auto a = matrix_with_rows(random_lengths(50, 0, 9, 5), 40, 6);
+    CHECK(same(a->scaled_by_power_of_two(-300).scaled_by_power_of_two(300), *a));
+    CHECK(same(a->clone(), *a));
+}
