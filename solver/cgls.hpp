@@ -112,7 +112,7 @@ struct CglsRecurrence {
         progress.ar_norm = std::sqrt(sums[0]);
         progress.x_norm = std::sqrt(sums[2]);
         progress.a_norm = rules.a_norm > 0 ? rules.a_norm : std::sqrt(largest_gain);
-        progress.cond = std::numeric_limits<double>::quiet_NaN();
+        progress.cond = progress.largest_cond = std::numeric_limits<double>::quiet_NaN();
     }
     LSMR_HD void publish() {
         ring.put({progress.iteration, progress.r_norm, progress.ar_norm, progress.a_norm, progress.cond, progress.x_norm, 0, 0, 0});

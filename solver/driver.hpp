@@ -113,7 +113,7 @@ class Drive {
                 best_status = status;
                 result.norms.r_estimated = unscale_r(progress.r_norm);
                 result.norms.ar_estimated = unscale_ar(progress.ar_norm);
-                result.norms.cond_estimate = progress.cond;
+                result.norms.cond_estimate = progress.largest_cond;
                 best_x.resize(static_cast<std::size_t>(n_));
                 backend_.download(best_x.data(), x_, n_, e_ - f_);
             } else if (claimed && status == Status::audit_refused) {

@@ -1,7 +1,7 @@
 // LSMR: min ||b - A x||^2 + lambda^2 ||x||^2 by Golub-Kahan bidiagonalisation; ||A^T r|| falls monotonically.
 //
 // D. C.-L. Fong, M. Saunders, "LSMR: an iterative algorithm for sparse least-squares problems", SIAM J. Sci. Comput. 33 (2011),
-// DOI 10.1137/10079687X; its letters are kept. Numbers (2.x), (3.x) below are its equations as named in docs/architecture.md.
+// DOI 10.1137/10079687X; its letters are kept; docs/architecture.md writes the iteration out.
 //
 // Per iteration: one product with A, one with A^T, one update of three n-vectors. Storage: u (m), v, h, hbar, x (n).
 // Deferred normalisation: the vectors hold u-hat = beta u and v-hat = alpha v; their norms ride along as scalars, so no pass
@@ -95,7 +95,7 @@ struct LsmrRecurrence {
         progress.r_norm = beta;
         progress.ar_norm = zeta_bar;
         progress.a_norm = rules.a_norm > 0 ? rules.a_norm : std::sqrt(a_norm2 + lambda * lambda);
-        progress.cond = 1;
+        progress.cond = progress.largest_cond = 1;
         if (!is_finite(beta)) return fail(Suspect::beta, 0);
         if (!is_finite(alpha)) return fail(Suspect::alpha, 0);
         if (beta == 0 || alpha == 0) return stop(static_cast<int>(Status::start_solves));
@@ -192,6 +192,7 @@ struct LsmrRecurrence {
             min_rho_bar = rho_bar_old < min_rho_bar ? rho_bar_old : min_rho_bar;
         }
         progress.cond = (rho_temp > max_rho_bar ? rho_temp : max_rho_bar) / (rho_temp < min_rho_bar ? rho_temp : min_rho_bar);
+        if (progress.cond > progress.largest_cond) progress.largest_cond = progress.cond;
 
         record = {progress.iteration, progress.r_norm, progress.ar_norm, progress.a_norm, progress.cond, 0, 0, 0, 0};
         // ||x|| of the iteration before: this one's update has not been made yet. It changes no status that was seen.

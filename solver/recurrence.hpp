@@ -32,6 +32,7 @@ struct Progress {
     double ar_norm = 0;
     double a_norm = 0;
     double cond = 0;
+    double largest_cond = 0;  // of all iterations: the estimate is a lower bound each time
     double x_norm = 0;
     LSMR_HD bool stopped() const { return code != kGoOn; }
 };

@@ -8,6 +8,26 @@ namespace {
 // Entries of work: large beside the start of a chunk or of a team of threads, small beside a cache. Less than this runs on one thread.
 constexpr std::int64_t kSerialWork = 32 * 1024;
 
+// A sum formed in blocks, so that its rounding does not grow with the number of terms: errors in norms cost orthogonality.
+class BlockSum {
+  public:
+    void add(double value) {
+        block_ += value;
+        if (++count_ == kBlock) {
+            total_ += block_;
+            block_ = 0;
+            count_ = 0;
+        }
+    }
+    double value() const { return total_ + block_; }
+
+  private:
+    static constexpr int kBlock = 64;
+    double total_ = 0;
+    double block_ = 0;
+    int count_ = 0;
+};
+
 // Four sums, so that the additions of a row do not wait for each other; combined in a fixed order.
 template <class T>
 T row_product(const std::int32_t* columns, const T* values, std::int64_t begin, std::int64_t end, const T* x) {
@@ -63,15 +83,15 @@ void csr_apply(const CsrView<T>& matrix, const std::vector<std::int64_t>& chunks
     double* sums = norm ? norm->sums + norm->count : nullptr;
 #pragma omp parallel for schedule(dynamic, 1) if (count > 1)
     for (std::int64_t c = 0; c < count; ++c) {
-        double sum = 0;
+        BlockSum sum;
         const std::int64_t end = chunks[static_cast<std::size_t>(c) + 1];
         for (std::int64_t i = chunks[static_cast<std::size_t>(c)]; i < end; ++i) {
             const T product = a_t * row_product(matrix.columns, matrix.values, matrix.offsets[i], matrix.offsets[i + 1], x);
             const T value = b_t != T(0) ? product + b_t * y[i] : product;
             y[i] = value;
-            sum += static_cast<double>(value) * static_cast<double>(value);
+            sum.add(static_cast<double>(value) * static_cast<double>(value));
         }
-        if (sums) sums[c] = sum;
+        if (sums) sums[c] = sum.value();
     }
     if (norm) norm->count += static_cast<std::int32_t>(count);
 }
@@ -99,16 +119,16 @@ void csr_apply_adjoint(const CsrView<T>& matrix, double a, const T* x, double b,
     double* sums = norm ? norm->sums + norm->count : nullptr;
 #pragma omp parallel for schedule(static) if (chunks.count > 1)
     for (std::int64_t c = 0; c < chunks.count; ++c) {
-        double sum = 0;
+        BlockSum sum;
         for (std::int64_t j = c * chunks.length; j < std::min(cols, (c + 1) * chunks.length); ++j) {
             T product = 0;
             for (std::int64_t p = 0; p < kPanels; ++p) product += scratch[p * cols + j];
             product *= a_t;
             const T value = b_t != T(0) ? product + b_t * y[j] : product;
             y[j] = value;
-            sum += static_cast<double>(value) * static_cast<double>(value);
+            sum.add(static_cast<double>(value) * static_cast<double>(value));
         }
-        if (sums) sums[c] = sum;
+        if (sums) sums[c] = sum.value();
     }
     if (norm) norm->count += static_cast<std::int32_t>(chunks.count);
 }

@@ -4,7 +4,7 @@
 //   clang++-14 -std=c++20 -O1 -g -fsanitize=fuzzer,address,undefined -DFMT_HEADER_ONLY -I. -Wno-unknown-pragmas
 //     -idirafter "$(dirname "$(g++ -print-file-name=include/omp.h)")" -o fuzz_matrix_market
 //     tests/fuzz/fuzz_matrix_market.cpp data/byte_source.cpp data/matrix_market.cpp data/read.cpp
-//     operator/csr_matrix.cpp memory/error.cpp -lz -lgomp
+//     operator/csr_matrix.cpp memory/error.cpp memory/host_buffer.cpp -lz -lgomp
 //   ./fuzz_matrix_market -runs=1000000 -max_len=4096 NEW_CORPUS tests/fuzz/corpus
 #include <algorithm>
 #include <cmath>
