@@ -244,9 +244,8 @@ class CudaMatrixOperator final : public MatrixOperator<T> {
 
         const bool has_entries = stored.nnz() > 0;
         const bool dual = plan_.storage == StorageKind::dual;
-        // Our kernel is the choice: at least as fast as cuSPARSE's product of fixed order on every matrix measured.
-        forward_cusparse_ = has_entries && options.spmv == SpmvKind::cusparse;
-        adjoint_cusparse_ = has_entries && (!dual || options.spmv == SpmvKind::cusparse);
+        forward_cusparse_ = has_entries && !wide && use_cusparse(options.spmv, a_);
+        adjoint_cusparse_ = has_entries && (!dual || (!wide && use_cusparse(options.spmv, at_)));
         plan_.forward = forward_cusparse_ ? "cusparse csr_alg2" : own_words(a_);
         plan_.adjoint = !dual ? "cusparse csr transposed" : adjoint_cusparse_ ? "cusparse csr_alg2 of A^T" : own_words(at_) + " of A^T";
         plan_.deterministic = dual || !has_entries;
@@ -295,6 +294,13 @@ class CudaMatrixOperator final : public MatrixOperator<T> {
     }
 
   private:
+    // Our stream kernel is the faster one on average (docs/benchmarks/h200_csr.md); with rows far beyond the average cuSPARSE's balanced product is.
+    static bool use_cusparse(SpmvKind kind, const DeviceCsr<T>& a) {
+        if (kind != SpmvKind::automatic) return kind == SpmvKind::cusparse;
+        constexpr std::int64_t kLong = 4096;
+        constexpr std::int64_t kUneven = 64;
+        return a.longest_row > kLong && a.longest_row > kUneven * (a.nnz / std::max<std::int64_t>(a.rows, 1) + 1);
+    }
     static std::string own_words(const DeviceCsr<T>& a) {
         return fmt::format("own csr stream, {} blocks{}", a.launch.blocks,
                            a.split_rows.size() > 0 ? fmt::format(", {} rows split", a.split_rows.size()) : std::string());
