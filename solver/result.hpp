@@ -41,7 +41,8 @@ struct Norms {
 struct SolveResult {
     Status status = Status::start_solves;
     std::string message;          // one sentence: the status, and what decided
-    std::int64_t iterations = 0;  // of the test that fired; x is that iteration's
+    // Of all runs. x is that of the last iteration, whose test fired; where a restart did worse, that of the run before it.
+    std::int64_t iterations = 0;
     int restarts = 0;             // by the audit
     Norms norms;
     double solve_seconds = 0;
