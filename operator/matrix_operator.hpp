@@ -15,6 +15,11 @@ class MatrixOperator : public LinearOperator<T> {
   public:
     bool capturable() const override { return true; }
     virtual const OperatorPlan& plan() const = 0;
+    // Puts another matrix of the same rows and columns in the place of A, whose values or structure have changed, and raises version(). Kernels
+    // are kept where the dispatch would see no difference, and chosen anew where it does. No product may be under way; workspaces made before
+    // adapt at their next product, which therefore must not be one that is being captured. Throws InputError for another shape.
+    virtual void update(std::shared_ptr<const CsrMatrix> a) = 0;
+    virtual std::int64_t version() const = 0;
 };
 
 // In host memory. The matrix is shared: where T is double and options.exponent is 0, the forward product reads it in place.

@@ -20,4 +20,13 @@ const char* name(StorageKind kind) {
     return "";
 }
 
+const char* name(NarrowKind kind) {
+    switch (kind) {
+        case NarrowKind::lossless: return "lossless";
+        case NarrowKind::none: return "none";
+        case NarrowKind::fp32_values: return "fp32-values";
+    }
+    return "";
+}
+
 }  // namespace lsmr

@@ -2,8 +2,11 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
+
+#include "operator/spmv_choice.hpp"
 
 namespace lsmr {
 
@@ -15,25 +18,49 @@ enum class SpmvKind {
 };
 // dual keeps CSR(A) and CSC(A) (= CSR of A^T); single keeps CSR(A) and multiplies by A^T from it.
 enum class StorageKind { automatic, dual, single };
+// Narrow forms of columns and values: lossless takes those that change no product, where they pay; none keeps 32-bit columns and full values;
+// fp32_values rounds fp64 values to fp32 in storage, while vectors and arithmetic stay fp64 (A is then another matrix, and the plan says so).
+enum class NarrowKind { lossless, none, fp32_values };
 
 const char* name(SpmvKind kind);
 const char* name(StorageKind kind);
+const char* name(NarrowKind kind);
 
 struct OperatorOptions {
     SpmvKind spmv = SpmvKind::automatic;
     StorageKind storage = StorageKind::automatic;
+    // Forced kernels, over all other choices: of A x, and of A^T y.
+    std::optional<SpmvChoice> forward;
+    std::optional<SpmvChoice> adjoint;
+    NarrowKind narrow = NarrowKind::lossless;
+    // The same choice at every run, by rule, not by timing; and only kernels whose bits do not vary.
     bool deterministic = false;
     std::int64_t expected_products = 0;  // 0: many
     // The operator stands for 2^exponent A, exactly, and its values are rounded to its type after that scaling.
     int exponent = 0;
 };
 
+// How the kernel of one product was chosen.
+struct ProductDecision {
+    struct Timing {
+        std::string kernel;
+        std::string reason;     // why it was a candidate
+        double seconds = 0;     // of one product, the median; 0: not timed
+    };
+    std::optional<SpmvChoice> choice;  // to force again; none on the CPU
+    std::string reason;
+    std::string key;  // of the dispatch
+    std::vector<Timing> candidates;
+};
+
 // What was chosen, for people: printed by -v and written to JSON.
 struct OperatorPlan {
     StorageKind storage = StorageKind::dual;
     std::string storage_reason;
-    std::string forward;          // kernel of A x, e.g. "own sub-warp 8", "cusparse csr_alg2"
+    std::string forward;          // kernel of A x, e.g. "stream-128x2048 (35662 items, 1056 blocks)", "cusparse-alg2"
     std::string adjoint;          // kernel of A^T y
+    ProductDecision forward_decision;
+    ProductDecision adjoint_decision;
     bool deterministic = true;    // the same plan gives the same bits at every run
     std::int64_t bytes = 0;       // the stored matrix
     std::vector<std::string> notes;

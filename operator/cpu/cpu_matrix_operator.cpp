@@ -37,8 +37,24 @@ struct Orientation {
 template <class T>
 class CpuMatrixOperator final : public MatrixOperator<T> {
   public:
-    CpuMatrixOperator(std::shared_ptr<const CsrMatrix> a, const OperatorOptions& options)
-        : a_(std::move(a)), exponent_(options.exponent) {
+    CpuMatrixOperator(std::shared_ptr<const CsrMatrix> a, const OperatorOptions& options) : options_(options) { build(std::move(a)); }
+
+    void update(std::shared_ptr<const CsrMatrix> a) override {
+        if (a->rows() != rows() || a->cols() != cols()) {
+            throw InputError(fmt::format("update: the new matrix is {} x {}, the operator {} x {}", a->rows(), a->cols(), rows(), cols()));
+        }
+        ++version_;
+        build(std::move(a));
+    }
+    std::int64_t version() const override { return version_; }
+
+  private:
+    void build(std::shared_ptr<const CsrMatrix> a) {
+        const OperatorOptions& options = options_;
+        a_ = std::move(a);
+        forward_ = {};
+        adjoint_ = {};
+        plan_ = {};
         if (options.spmv == SpmvKind::cusparse) throw InputError("cuSPARSE products need a GPU: this operator is on the CPU");
         plan_.storage = options.storage;
         if (options.storage == StorageKind::automatic) {
@@ -49,11 +65,11 @@ class CpuMatrixOperator final : public MatrixOperator<T> {
         } else {
             plan_.storage_reason = "asked for";
         }
-        forward_.set(*a_, exponent_);
+        forward_.set(*a_, options.exponent);
         plan_.forward = "own csr rows (OpenMP)";
         if (plan_.storage == StorageKind::dual) {
             adjoint_.own_matrix = a_->transposed();
-            adjoint_.set(adjoint_.own_matrix, exponent_);
+            adjoint_.set(adjoint_.own_matrix, options.exponent);
             plan_.adjoint = "own csr rows of A^T (OpenMP)";
         } else {
             plan_.adjoint = "own csr row panels (OpenMP)";
@@ -61,10 +77,12 @@ class CpuMatrixOperator final : public MatrixOperator<T> {
         plan_.bytes = a_->bytes() + adjoint_.own_matrix.bytes() + forward_.own_values.bytes() + adjoint_.own_values.bytes();
     }
 
+  public:
+
     std::int64_t rows() const override { return a_->rows(); }
     std::int64_t cols() const override { return a_->cols(); }
     Space space() const override { return Space::host; }
-    int exponent() const override { return exponent_; }
+    int exponent() const override { return options_.exponent; }
     const OperatorPlan& plan() const override { return plan_; }
 
     void apply(Scalar<T> a, const T* x, Scalar<T> b, T* y, Workspace&, NormPartials* norm) const override {
@@ -89,7 +107,8 @@ class CpuMatrixOperator final : public MatrixOperator<T> {
     };
 
     std::shared_ptr<const CsrMatrix> a_;
-    int exponent_;
+    OperatorOptions options_;
+    std::int64_t version_ = 0;
     Orientation<T> forward_;
     Orientation<T> adjoint_;
     OperatorPlan plan_;

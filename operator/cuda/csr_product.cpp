@@ -1,0 +1,79 @@
+#include "operator/cuda/csr_product.hpp"
+
+#include <fmt/format.h>
+
+#include <utility>
+
+#include "operator/cuda/row_kernels.hpp"
+
+namespace lsmr::cuda {
+namespace {
+
+struct NoScratch final : ProductScratch {
+    explicit NoScratch(const CudaContext& of) : context(of) {}
+    const CudaContext& context;
+};
+
+template <class T>
+class RowProduct final : public CsrProduct<T> {
+  public:
+    RowProduct(const DeviceCsr<T>& a, const SpmvChoice& choice, const CudaContext& context)
+        : a_(a), team_(choice.threads), blocks_(row_blocks(team_, a.rows, context.multiprocessors())) {}
+    std::unique_ptr<ProductScratch> make_scratch(const CudaContext& context) const override { return std::make_unique<NoScratch>(context); }
+    void run(Scalar<T> a, const T* x, Scalar<T> b, T* y, double* partials, ProductScratch& scratch) const override {
+        const cudaStream_t stream = static_cast<NoScratch&>(scratch).context.stream();
+        a_.with_offsets([&](const auto* offsets) {
+            using Offset = std::remove_const_t<std::remove_pointer_t<decltype(offsets)>>;
+            const CsrDevice<T, Offset> matrix{a_.rows, offsets, a_.columns->data(), a_.values->data()};
+            launch_rows(team_, blocks_, matrix, a, x, b, y, partials, stream);
+        });
+    }
+    std::int32_t partials() const override { return blocks_; }
+    std::int64_t bytes() const override {
+        return (a_.wide() ? a_.offsets64->bytes() : a_.offsets32->bytes()) + a_.columns->bytes() + a_.values->bytes();
+    }
+    std::string words() const override { return fmt::format("{} of them a row, {} blocks", team_ == 1 ? "1 thread" : fmt::format("{} threads", team_), blocks_); }
+
+  private:
+    DeviceCsr<T> a_;
+    int team_;
+    int blocks_;
+};
+
+}  // namespace
+
+template <class T>
+DeviceCsr<T>::DeviceCsr(const CudaContext& context, std::int64_t rows_, std::int64_t cols_, std::int64_t nnz_) : rows(rows_), cols(cols_), nnz(nnz_) {
+    const std::int64_t padded = (nnz + 7) / 8 * 8;
+    columns = std::make_shared<DeviceBuffer<std::int32_t>>(context, padded);
+    values = std::make_shared<DeviceBuffer<T>>(context, padded);
+    if (padded > nnz) {
+        const auto rest = static_cast<std::size_t>(padded - nnz);
+        LSMR_CHECK(cudaMemsetAsync(columns->data() + nnz, 0, rest * sizeof(std::int32_t), context.stream()));
+        LSMR_CHECK(cudaMemsetAsync(values->data() + nnz, 0, rest * sizeof(T), context.stream()));
+    }
+    if (wide()) offsets64 = std::make_shared<DeviceBuffer<std::int64_t>>(context, rows + 1);
+    else offsets32 = std::make_shared<DeviceBuffer<std::int32_t>>(context, rows + 1);
+}
+
+template <class T>
+std::unique_ptr<CsrProduct<T>> make_csr_product(const DeviceCsr<T>& a, const HostOffsets& offsets, const SpmvChoice& choice, const CudaContext& context) {
+    switch (choice.kernel) {
+        case SpmvKernel::rows: return std::make_unique<RowProduct<T>>(a, choice, context);
+        case SpmvKernel::stream:
+        case SpmvKernel::balanced: return make_stream_product(a, offsets, choice, context);
+        case SpmvKernel::cusparse_alg1:
+        case SpmvKernel::cusparse_alg2:
+        case SpmvKernel::cusparse_transposed: return make_cusparse_product(a, choice, context);
+    }
+    throw InternalError("make_csr_product: no such kernel");
+}
+
+#define LSMR_INSTANTIATE(T)   \
+    template struct DeviceCsr<T>; \
+    template std::unique_ptr<CsrProduct<T>> make_csr_product(const DeviceCsr<T>&, const HostOffsets&, const SpmvChoice&, const CudaContext&);
+LSMR_INSTANTIATE(double)
+LSMR_INSTANTIATE(float)
+#undef LSMR_INSTANTIATE
+
+}  // namespace lsmr::cuda

@@ -1,0 +1,33 @@
+// Launchers of the row kernels: y <- a A x + b y for CSR as it is stored, a fixed number of threads a row. Raw device pointers, a stream;
+// they never allocate and never wait.
+#pragma once
+
+#include <cuda_runtime_api.h>
+
+#include <cstdint>
+
+#include "operator/linear_operator.hpp"
+
+namespace lsmr::cuda {
+
+// CSR in device memory. Offset is std::int32_t where nnz < 2^31, else std::int64_t.
+template <class T, class Offset>
+struct CsrDevice {
+    std::int64_t rows = 0;
+    const Offset* offsets = nullptr;
+    const std::int32_t* columns = nullptr;
+    const T* values = nullptr;
+};
+
+// Threads of a row: 1 (the baseline of every table), 2, 4, 8, 16, 32; or a block of 128, 256, 512.
+inline constexpr int kRowTeams[] = {1, 2, 4, 8, 16, 32, 128, 256, 512};
+
+// Blocks of a launch: from the shape and the device.
+int row_blocks(int team, std::int64_t rows, int multiprocessors);
+
+// b = 0: y is not read. partials: null, or blocks values, which get partial sums of ||y||^2.
+template <class T, class Offset>
+void launch_rows(int team, int blocks, const CsrDevice<T, Offset>& matrix, Scalar<T> a, const T* x, Scalar<T> b, T* y, double* partials,
+                 cudaStream_t stream);
+
+}  // namespace lsmr::cuda

@@ -1,0 +1,59 @@
+// Launchers of the stream kernel: y <- a A x + b y for CSR whose entries pass through shared memory. Raw device pointers, a stream; they
+// never allocate and never wait.
+#pragma once
+
+#include <cuda_runtime_api.h>
+
+#include <cstdint>
+
+#include "operator/cuda/stream_plan.hpp"
+#include "operator/linear_operator.hpp"
+
+namespace lsmr::cuda {
+
+// Stored values that are not of the vectors' type.
+struct Bf16 {
+    std::uint16_t bits;  // the upper half of a float
+};
+
+// The matrix in device memory. V: stored values, double, float or Bf16. Columns and values are read in whole groups of 8 entries: both
+// arrays are readable up to the next multiple of 8.
+template <class V>
+struct StreamMatrix {
+    const StreamItem* items = nullptr;
+    std::int32_t item_count = 0;
+    const std::uint16_t* row_starts = nullptr;  // of each row: its first entry, counted from the begin of the item where it starts
+    const std::byte* columns = nullptr;         // 32 or 16 bits each, as the item says
+    const V* values = nullptr;
+    const CutRow* cut_rows = nullptr;
+    std::int32_t cut_row_count = 0;
+    const std::int32_t* piece_rows = nullptr;
+    std::int32_t piece_count = 0;
+};
+
+// What concurrent products may not share; all zero before the first product, and again after each.
+struct StreamScratch {
+    double* piece_sums = nullptr;       // one a piece; where atomic, one a cut row
+    std::int32_t* arrivals = nullptr;   // one a cut row, and one more
+};
+
+// A tuning of the kernel: threads of a block, entries of an item.
+struct StreamShape {
+    int threads = 128;
+    int capacity = 2048;
+};
+// Those that exist, widest first. Measured on an H200 (docs/benchmarks/h200_spmv.md): 128x2048 is best where x is local, since one thread a
+// row makes neighbouring rows gather neighbouring values; the others leave more L1 to scattered gathers.
+inline constexpr StreamShape kStreamShapes[] = {{128, 2048}, {128, 1024}, {256, 1024}, {256, 2048}};
+
+// Blocks of a launch: what the device holds at once, bounded by the items and by kMaxPartials. 0 where no such shape exists.
+template <class V, class X>
+int stream_blocks(StreamShape shape, std::int64_t items, int multiprocessors);
+
+// y <- a A x + b y; b = 0: y is not read. partials: null, or blocks + 1 values, which get partial sums of ||y||^2.
+// atomic: pieces of a row are added in the order of their arrival, so bits may differ between runs.
+template <class V, class X>
+void launch_stream(StreamShape shape, int blocks, const StreamMatrix<V>& matrix, const StreamScratch& scratch, bool atomic, Scalar<X> a,
+                   const X* x, Scalar<X> b, X* y, double* partials, cudaStream_t stream);
+
+}  // namespace lsmr::cuda

@@ -1,0 +1,113 @@
+// How a CSR matrix is dealt to the thread blocks of the stream kernel: from its shape alone, so that a plan, and the bits it gives, never
+// depend on timing. Plain data for the host and the device; no CUDA header is needed.
+#pragma once
+
+#include <algorithm>
+#include <bit>
+#include <cstdint>
+#include <vector>
+
+namespace lsmr::cuda {
+
+// The work of one turn of a thread block: up to `capacity` consecutive entries, which are whole rows, but for the first and the last,
+// which may be pieces of a row that other items continue.
+struct alignas(16) StreamItem {
+    std::int64_t begin;         // first entry
+    std::uint32_t columns;      // where the column of entry (begin & ~7) lies, in units of 16 bytes
+    std::int32_t column_base;   // added to every column
+    std::int32_t first_row;
+    std::int32_t piece;         // the first of its pieces, an index of the plan's pieces
+    std::uint16_t count;        // entries
+    std::uint16_t rows;         // rows that have entries here, empty ones between them included
+    std::uint8_t team;          // log2 of the threads that share a row, or kWholeBlock
+    std::uint8_t flags;
+    std::uint16_t unused;
+};
+inline constexpr std::uint8_t kWholeBlock = 6;    // a single row, or piece, for all threads
+inline constexpr std::uint8_t kFirstIsPiece = 1;  // the sum of the first row goes to piece_sums[piece]
+inline constexpr std::uint8_t kLastIsPiece = 2;   // the sum of the last row goes to the next piece
+inline constexpr std::uint8_t kNarrowColumns = 4; // 16-bit columns
+
+// A row in pieces: its sum is that of the pieces [first_piece, first_piece + count), added in that order.
+struct CutRow {
+    std::int32_t row;
+    std::int32_t first_piece;
+    std::int32_t count;
+};
+
+struct StreamPlan {
+    std::vector<StreamItem> items;
+    std::vector<CutRow> cut_rows;
+    std::vector<std::int32_t> piece_rows;  // the cut row of each piece, an index of cut_rows
+};
+
+// rows: items end where rows end; only rows beyond the capacity are cut. balanced: every item is full, and rows are cut where items end.
+enum class StreamCut { rows, balanced };
+
+// Threads that share each of `rows` rows of `count` entries in a block of `threads`: as many as there are, never more than entries.
+inline std::uint8_t choose_team(std::int64_t rows, std::int64_t count, int threads) {
+    if (rows == 1 && count > 128) return kWholeBlock;
+    std::uint8_t team = 0;
+    while (team < 5 && (rows << (team + 1)) <= threads && (rows << (team + 1)) <= count) ++team;
+    return team;
+}
+
+// offsets: rows + 1 values. capacity: a multiple of 8, at most 2^15. Items are found by bisection: O(items log rows).
+template <class Offset>
+StreamPlan make_stream_plan(std::int64_t rows, const Offset* offsets, std::int64_t capacity, int threads, StreamCut cut) {
+    StreamPlan plan;
+    const auto offset = [&](std::int64_t row) { return static_cast<std::int64_t>(offsets[row]); };
+    // First row after `first` whose entries do not all lie below `limit`, at most `capacity` rows on: empty rows cost a turn too.
+    const auto rows_within = [&](std::int64_t first, std::int64_t limit) {
+        const std::int64_t last = std::min(rows, first + capacity);
+        return std::upper_bound(offsets + first + 1, offsets + last + 1, limit,
+                                [](std::int64_t bound, Offset end) { return bound < static_cast<std::int64_t>(end); }) -
+               offsets - 1;
+    };
+    const auto add_piece = [&](std::int64_t row, bool continues) {
+        if (!continues) plan.cut_rows.push_back({static_cast<std::int32_t>(row), static_cast<std::int32_t>(plan.piece_rows.size()), 0});
+        ++plan.cut_rows.back().count;
+        plan.piece_rows.push_back(static_cast<std::int32_t>(plan.cut_rows.size()) - 1);
+    };
+    std::int64_t row = 0;
+    std::int64_t begin = 0;  // the entry that comes next; inside `row` where that is cut
+    while (row < rows) {
+        StreamItem item{};
+        item.begin = begin;
+        item.first_row = static_cast<std::int32_t>(row);
+        item.piece = static_cast<std::int32_t>(plan.piece_rows.size());
+        const bool continues = begin > offset(row);
+        std::int64_t end_row = rows_within(row, begin + capacity);  // whole rows end here
+        std::int64_t end = end_row > row ? offset(end_row) : begin;
+        const bool overlong = end_row == row;  // not even the first row ends here
+        if (continues && !overlong && cut == StreamCut::rows) {
+            // The last piece of a row that is too long stays alone.
+            end_row = row + 1;
+            end = offset(end_row);
+        }
+        if (continues || overlong) {
+            item.flags |= kFirstIsPiece;
+            add_piece(row, continues);
+        }
+        std::int64_t item_rows = end_row - row;
+        if (overlong) {
+            end = begin + capacity;
+            item_rows = 1;
+        } else if (cut == StreamCut::balanced && end_row < rows && end < begin + capacity && end_row - row < capacity) {
+            // The next row begins here and does not end here.
+            end = begin + capacity;
+            item.flags |= kLastIsPiece;
+            add_piece(end_row, false);
+            ++item_rows;
+        }
+        item.count = static_cast<std::uint16_t>(end - begin);
+        item.rows = static_cast<std::uint16_t>(item_rows);
+        item.team = choose_team(item_rows, end - begin, threads);
+        plan.items.push_back(item);
+        begin = end;
+        row = end_row;
+    }
+    return plan;
+}
+
+}  // namespace lsmr::cuda

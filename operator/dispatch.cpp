@@ -1,0 +1,111 @@
+#include "operator/dispatch.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <limits>
+
+namespace lsmr {
+namespace {
+
+// Gathers from a run of x run at full speed up to here on an H200 (60 MB of L2 in two halves, each of which keeps what its side reads):
+// 148 G/s at 4 to 16 MB, 75 at 64 MB.
+constexpr std::int64_t kPanelBytes = std::int64_t{16} << 20;
+constexpr std::int64_t kScatteredBytes = std::int64_t{24} << 20;
+
+SpmvChoice stream(int threads, int capacity) {
+    SpmvChoice choice;
+    choice.threads = threads;
+    choice.capacity = capacity;
+    return choice;
+}
+
+}  // namespace
+
+DispatchKey make_dispatch_key(const OrientationProfile& profile, VectorType type, int arch) {
+    DispatchKey key;
+    key.type = type;
+    key.index_bits = profile.nnz > std::numeric_limits<std::int32_t>::max() ? 64 : 32;
+    key.rows = profile.rows;
+    key.cols = profile.cols;
+    key.nnz = profile.nnz;
+    key.average = profile.average;
+    key.p95 = profile.p95;
+    key.p99 = profile.p99;
+    key.longest = profile.longest;
+    key.variation = profile.variation;
+    key.sorted_columns = profile.sorted_columns;
+    key.arch = arch;
+    key.scattered = (type == VectorType::fp64 ? profile.sectors_fp64 : profile.sectors_fp32) * (1 - profile.similarity);
+    // Items have about as many rows as the shorter of the two runs, where rows are short or long.
+    key.narrow = profile.cols <= kNarrowSpan ? 1.0 : (profile.average < 16 ? profile.narrow256 : profile.narrow32);
+    if (profile.exact_bf16) key.exact = ValueForm::bf16;
+    else if (profile.exact_fp32 && type == VectorType::fp64) key.exact = ValueForm::fp32;
+    return key;
+}
+
+std::string text(const DispatchKey& key) {
+    const char* exact = key.exact == ValueForm::bf16 ? "bf16" : key.exact == ValueForm::fp32 ? "fp32" : "as stored";
+    return fmt::format(
+        "{} {} offsets{} {}x{} N={} nnz={} rows avg {:.1f} p95 {} p99 {} max {} cv {:.2f} {} block {}x{} align {} batch {} sm_{} scattered {:.2f} "
+        "narrow {:.2f} values {}",
+        key.format, key.type == VectorType::fp64 ? "fp64" : "fp32", key.index_bits, key.rows, key.cols, key.vectors, key.nnz, key.average, key.p95, key.p99,
+        key.longest, key.variation, key.sorted_columns ? "sorted" : "unsorted", key.block_rows, key.block_cols, key.alignment_bytes, key.batch, key.arch,
+        key.scattered, key.narrow, exact);
+}
+
+std::vector<Candidate> spmv_candidates(const DispatchKey& key, std::int64_t expected_products) {
+    const auto pays = [&](std::int64_t products) { return expected_products == 0 || expected_products >= products; };
+    const std::int64_t x_bytes = key.cols * (key.type == VectorType::fp64 ? 8 : 4);
+    // Half of the gathers miss what neighbours have fetched.
+    const bool scattered = key.scattered > 0.5;
+    const bool uneven = static_cast<double>(key.longest) > 64 * (key.average + 1) && key.longest > 4096;
+
+    std::vector<Candidate> candidates;
+    const auto add = [&](const SpmvChoice& choice, std::string reason) { candidates.push_back({choice, std::move(reason)}); };
+    if (scattered) {
+        const auto panels = static_cast<int>(std::clamp<std::int64_t>((x_bytes + kPanelBytes - 1) / kPanelBytes, 1, 8));
+        if (x_bytes > kScatteredBytes && key.average >= 4.0 * panels && pays(kProductsForPanels)) {
+            SpmvChoice choice = stream(256, 1024);
+            choice.panels = panels;
+            add(choice, fmt::format("scattered gathers from {:.0f} MB of x: panels of {:.0f} MB stay in L2", static_cast<double>(x_bytes) / 1e6,
+                                    static_cast<double>(x_bytes) / panels / 1e6));
+        }
+        add(stream(256, 1024), "scattered gathers: small items leave L1 to misses in flight");
+        add(stream(128, 1024), "scattered gathers: small items, more of them");
+        if (key.average >= 64 && key.variation < 1) {
+            SpmvChoice choice;
+            choice.kernel = SpmvKernel::rows;
+            choice.threads = 32;
+            add(choice, "long rows of like length");
+        } else {
+            add(stream(256, 2048), "scattered gathers: longer items");
+        }
+    } else {
+        add(stream(128, 2048), "local gathers: large items, neighbouring rows gather together");
+        add(stream(128, 1024), "local gathers: smaller items");
+        add(stream(256, 1024), "local gathers: smaller items, more threads");
+    }
+    if (uneven) {
+        SpmvChoice cusparse;
+        cusparse.kernel = SpmvKernel::cusparse_alg2;
+        if (key.index_bits == 32) {
+            if (candidates.size() == 4) candidates.pop_back();
+            add(cusparse, fmt::format("rows of up to {} entries, {:.0f} on average", key.longest, key.average));
+        }
+    } else if (key.p95 > 256 && candidates.size() < 4) {
+        SpmvChoice balanced = stream(128, 1024);
+        balanced.kernel = SpmvKernel::balanced;
+        add(balanced, "rows that fill items badly are cut");
+    }
+    for (Candidate& candidate : candidates) {
+        SpmvChoice& choice = candidate.choice;
+        if (choice.kernel != SpmvKernel::stream && choice.kernel != SpmvKernel::balanced) continue;
+        if (!pays(kProductsForNarrowing)) continue;
+        choice.narrow_columns = key.narrow >= 0.5;
+        choice.values = key.exact;
+    }
+    return candidates;
+}
+
+}  // namespace lsmr

@@ -1,0 +1,63 @@
+// From what a matrix is to the kernels that may be best for it: pure functions of plain data, the same on every machine.
+//   profile (operator/profile.hpp) -> key -> candidates -> [timed on the matrix itself] -> kernel
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "operator/profile.hpp"
+#include "operator/spmv_choice.hpp"
+
+namespace lsmr {
+
+enum class VectorType { fp64, fp32 };
+
+// What the choice of a kernel may depend on, and nothing else, of one stored orientation and one kind of product.
+struct DispatchKey {
+    std::string format = "csr";
+    VectorType type = VectorType::fp64;
+    int index_bits = 32;  // of offsets
+    std::int64_t rows = 0;     // M
+    std::int64_t cols = 0;     // K
+    std::int64_t vectors = 1;  // N, right-hand sides of one product
+    std::int64_t nnz = 0;
+    double average = 0;  // row lengths
+    std::int64_t p95 = 0;
+    std::int64_t p99 = 0;
+    std::int64_t longest = 0;
+    double variation = 0;
+    bool sorted_columns = true;
+    std::int32_t block_rows = 1;
+    std::int32_t block_cols = 1;
+    int alignment_bytes = 16;  // of vectors
+    int batch = 1;             // matrices of one product
+    int arch = 90;             // compute capability x 10
+    double scattered = 0;      // distinct sectors of x an entry that the rows beside do not share: 0 local, 1 random
+    double narrow = 0;         // share of the entries that 16-bit columns can serve
+    ValueForm exact = ValueForm::as_vectors;  // the narrowest form that holds every value exactly
+    bool operator==(const DispatchKey&) const = default;
+};
+DispatchKey make_dispatch_key(const OrientationProfile& profile, VectorType type, int arch);
+std::string text(const DispatchKey& key);
+
+struct Candidate {
+    SpmvChoice choice;
+    std::string reason;
+};
+// 1 to 4 candidates, the best guess first; never one whose bits vary. expected_products: 0 for many; forms that cost a conversion are proposed
+// only where the expected products pay for it.
+std::vector<Candidate> spmv_candidates(const DispatchKey& key, std::int64_t expected_products);
+
+// Products that a conversion must serve before it pays: narrow columns and values cost about three products, panels about ten, and save 10 %
+// to 40 % of each.
+inline constexpr std::int64_t kProductsForNarrowing = 32;
+inline constexpr std::int64_t kProductsForPanels = 64;
+
+// Timing pays above this many entries; below, launches decide and the best guess is taken.
+inline constexpr std::int64_t kEntriesForTiming = std::int64_t{1} << 20;
+// At most this much time goes into timing, and at most this share of the expected products.
+inline constexpr double kTimingSeconds = 0.05;
+inline constexpr double kTimingShare = 0.02;
+
+}  // namespace lsmr

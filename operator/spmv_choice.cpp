@@ -1,0 +1,88 @@
+#include "operator/spmv_choice.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <charconv>
+
+#include "memory/error.hpp"
+
+namespace lsmr {
+namespace {
+
+[[noreturn]] void refuse(std::string_view text) {
+    throw InputError(fmt::format(
+        "no such product kernel: '{}'. There are rows-T with T = 1, 2, 4, 8, 16, 32, 128, 256, 512 threads a row; stream-TxC and balanced-TxC with "
+        "TxC = 128x2048, 128x1024, 256x1024, 256x2048, each with +columns16, +fp32 or +bf16, +panelsN (N = 2 to 16), +atomic as wanted; "
+        "cusparse-alg1, cusparse-alg2",
+        text));
+}
+
+bool take(std::string_view& rest, std::string_view word) {
+    if (!rest.starts_with(word)) return false;
+    rest.remove_prefix(word.size());
+    return true;
+}
+
+bool take(std::string_view& rest, int& number) {
+    const auto [end, error] = std::from_chars(rest.data(), rest.data() + rest.size(), number);
+    if (error != std::errc()) return false;
+    rest.remove_prefix(static_cast<std::size_t>(end - rest.data()));
+    return true;
+}
+
+bool is_one_of(int value, std::initializer_list<int> values) { return std::find(values.begin(), values.end(), value) != values.end(); }
+
+}  // namespace
+
+bool is_deterministic(const SpmvChoice& choice) {
+    return choice.kernel != SpmvKernel::cusparse_alg1 && choice.kernel != SpmvKernel::cusparse_transposed && !choice.atomic;
+}
+
+std::string text(const SpmvChoice& choice) {
+    switch (choice.kernel) {
+        case SpmvKernel::rows: return fmt::format("rows-{}", choice.threads);
+        case SpmvKernel::cusparse_alg1: return "cusparse-alg1";
+        case SpmvKernel::cusparse_alg2: return "cusparse-alg2";
+        case SpmvKernel::cusparse_transposed: return "cusparse-transposed";
+        case SpmvKernel::stream:
+        case SpmvKernel::balanced: break;
+    }
+    std::string words = fmt::format("{}-{}x{}", choice.kernel == SpmvKernel::stream ? "stream" : "balanced", choice.threads, choice.capacity);
+    if (choice.narrow_columns) words += "+columns16";
+    if (choice.values == ValueForm::fp32) words += "+fp32";
+    if (choice.values == ValueForm::bf16) words += "+bf16";
+    if (choice.panels > 1) words += fmt::format("+panels{}", choice.panels);
+    if (choice.atomic) words += "+atomic";
+    return words;
+}
+
+SpmvChoice parse_spmv_choice(std::string_view words) {
+    SpmvChoice choice;
+    std::string_view rest = words;
+    if (rest == "cusparse-alg1" || rest == "cusparse-alg2" || rest == "cusparse-transposed") {
+        choice.kernel = rest == "cusparse-alg1"   ? SpmvKernel::cusparse_alg1
+                        : rest == "cusparse-alg2" ? SpmvKernel::cusparse_alg2
+                                                  : SpmvKernel::cusparse_transposed;
+        return choice;
+    }
+    if (take(rest, "rows-")) {
+        choice.kernel = SpmvKernel::rows;
+        if (!take(rest, choice.threads) || !rest.empty() || !is_one_of(choice.threads, {1, 2, 4, 8, 16, 32, 128, 256, 512})) refuse(words);
+        return choice;
+    }
+    if (take(rest, "stream-")) choice.kernel = SpmvKernel::stream;
+    else if (take(rest, "balanced-")) choice.kernel = SpmvKernel::balanced;
+    else refuse(words);
+    if (!take(rest, choice.threads) || !take(rest, "x") || !take(rest, choice.capacity)) refuse(words);
+    if (!is_one_of(choice.threads, {128, 256}) || !is_one_of(choice.capacity, {1024, 2048})) refuse(words);
+    if (take(rest, "+columns16")) choice.narrow_columns = true;
+    if (take(rest, "+fp32")) choice.values = ValueForm::fp32;
+    else if (take(rest, "+bf16")) choice.values = ValueForm::bf16;
+    if (take(rest, "+panels") && (!take(rest, choice.panels) || choice.panels < 2 || choice.panels > 16)) refuse(words);
+    if (take(rest, "+atomic")) choice.atomic = true;
+    if (!rest.empty()) refuse(words);
+    return choice;
+}
+
+}  // namespace lsmr
