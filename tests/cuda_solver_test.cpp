@@ -148,12 +148,18 @@ TEST_CASE("cuda solver: the same status and answer as the CPU on real matrices")
                 options.max_iterations = 50000;
                 const Answer here = solve(with_precision(on_cpu(), precision), a, b, options);
                 const Answer there = solve(with_precision(gpu(), precision), a, b, options);
-                CAPTURE(file);
-                CAPTURE(name(precision));
-                CAPTURE(name(method));
+                CAPTURE(std::string(file));
+                CAPTURE(std::string(name(precision)));
+                CAPTURE(std::string(name(method)));
                 CAPTURE(here.result.iterations);
                 CAPTURE(there.result.iterations);
-                CHECK(here.result.status == there.result.status);
+                // In fp32 the true ||A^T r|| of the ill-conditioned ones ends near the tolerance (CGLS on illc1033: 1.5 and 2 times atol,
+                // by rounding alone), so the audit may report either "to the tolerance" or "to what fp32 resolves".
+                const auto kind = [&](Status status) {
+                    if (precision == Precision::fp64) return status;
+                    return status == Status::least_squares_eps ? Status::least_squares : status == Status::compatible_eps ? Status::compatible : status;
+                };
+                CHECK(kind(here.result.status) == kind(there.result.status));
                 check_norms(there.result, truth(*a, b, there.x));
                 // 10 cond max(atol, eps): cond of these is at most 2e4 (MANIFEST), of the rank-deficient ones 300 on the range.
                 CHECK(distance(here.x, there.x) <= 10 * 2e4 * options.atol * norm(here.x));

@@ -3,6 +3,7 @@
 
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <limits>
@@ -39,6 +40,18 @@ inline std::vector<double> random_vector(std::int64_t n, std::uint64_t seed) {
 }
 
 inline std::shared_ptr<const CsrMatrix> share(CsrMatrix a) { return std::make_shared<const CsrMatrix>(std::move(a)); }
+
+// A with f(value) for each value.
+template <class F>
+std::shared_ptr<const CsrMatrix> with_values(const CsrMatrix& a, const F& f) {
+    HostBuffer<std::int64_t> offsets(a.rows() + 1);
+    HostBuffer<std::int32_t> columns(a.nnz());
+    HostBuffer<double> values(a.nnz());
+    std::copy(a.offsets(), a.offsets() + a.rows() + 1, offsets.data());
+    std::copy(a.columns(), a.columns() + a.nnz(), columns.data());
+    std::transform(a.values(), a.values() + a.nnz(), values.data(), f);
+    return share(CsrMatrix::from_csr(a.rows(), a.cols(), std::move(offsets), std::move(columns), std::move(values)));
+}
 
 // Row lengths given, columns random without repetition.
 inline std::shared_ptr<const CsrMatrix> matrix_with_rows(const std::vector<std::int64_t>& lengths, std::int64_t cols, std::uint64_t seed) {

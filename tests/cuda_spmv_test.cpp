@@ -1,0 +1,308 @@
+// Every kernel of the products on a GPU, forced: precisions, directions, shapes, stored forms; and the choice among them.
+#include <cuda_runtime_api.h>
+
+#include <cmath>
+#include <limits>
+
+#include "cuda_rig.hpp"
+#include "memory/cuda_check.hpp"
+#include "operator_suite.hpp"
+
+using namespace lsmr;
+using namespace lsmr::test;
+using namespace lsmr::test::products;
+
+namespace {
+
+OperatorOptions forced(const std::string& kernel) {
+    OperatorOptions options;
+    options.forward = options.adjoint = parse_spmv_choice(kernel);
+    return options;
+}
+
+template <class T>
+void check_kernel(const std::string& kernel) {
+    CAPTURE(kernel);
+    const auto rig = from_csr<T>(matrix_with_rows({3, 0, 2}, 5, 1), forced(kernel));
+    REQUIRE(text(*rig->plan().forward_decision.choice) == kernel);
+    REQUIRE(text(*rig->plan().adjoint_decision.choice) == kernel);
+    suite_products<T>(from_csr<T>, forced(kernel));
+}
+
+const char* const kShapes[] = {"128x2048", "128x1024", "256x1024", "256x2048"};
+
+// Values that fp32 holds, or that bf16 holds; otherwise random shapes.
+std::shared_ptr<const CsrMatrix> with_exact_values(const CsrMatrix& a, int bits) {
+    return with_values(a, [bits](double v) { return std::ldexp(std::round(std::ldexp(v, bits - 1)), 1 - bits); });
+}
+
+// Bands here, rows over all of 300,000 columns there: some items can have 16-bit columns and some cannot. And rows of many lengths.
+std::shared_ptr<const CsrMatrix> mixed_spans() {
+    std::vector<std::int64_t> rows, columns;
+    const std::int64_t cols = 300000;
+    for (std::int64_t i = 0; i < 6000; ++i) {
+        const bool wide = i / 500 % 3 == 1;
+        const std::int64_t length = i % 1999 == 7 ? 5000 : i % 13;
+        for (std::int64_t k = 0; k < length; ++k) {
+            rows.push_back(i);
+            columns.push_back(wide ? (k * 48611 + i * 97) % cols : (i * 40 + k * 3) % cols);
+        }
+    }
+    return share(CsrMatrix::from_coo(6000, cols, rows, columns, random_vector(static_cast<std::int64_t>(rows.size()), 5)));
+}
+
+template <class T>
+void check_products(const CsrMatrix& a, Rig<T>& rig) {
+    for (bool adjoint : {false, true}) {
+        CAPTURE(adjoint);
+        const auto x = narrow<T>(random_vector(adjoint ? a.rows() : a.cols(), 61));
+        const auto y0 = narrow<T>(random_vector(adjoint ? a.cols() : a.rows(), 62));
+        for (int repeat = 0; repeat < 3; ++repeat) {  // counters of cut rows must be back at zero after each
+            auto y = y0;
+            const double squares = rig.product(adjoint, -0.75, x, 0.5, y);
+            check_product(a, adjoint, -0.75, x, 0.5, y0, y, squares);
+        }
+    }
+}
+
+}  // namespace
+
+TEST_SUITE_BEGIN("sanitizer");
+
+TEST_CASE("cuda spmv: stream kernels") {
+    LSMR_NEEDS_GPU();
+    for (const char* shape : kShapes) check_kernel<double>(std::string("stream-") + shape);
+    check_kernel<float>("stream-128x2048");
+    check_kernel<float>("stream-256x1024");
+}
+TEST_CASE("cuda spmv: balanced kernels cut rows where items end") {
+    LSMR_NEEDS_GPU();
+    check_kernel<double>("balanced-128x1024");
+    check_kernel<float>("balanced-256x2048");
+}
+TEST_CASE("cuda spmv: 16-bit columns") {
+    LSMR_NEEDS_GPU();
+    check_kernel<double>("stream-128x1024+columns16");
+    check_kernel<float>("balanced-128x2048+columns16");
+    const auto a = mixed_spans();
+    for (const char* kernel : {"stream-128x1024+columns16", "balanced-256x1024+columns16"}) {
+        CAPTURE(kernel);
+        const auto rig = from_csr<double>(a, forced(kernel));
+        CHECK(rig->plan().forward.find("16-bit columns for") != std::string::npos);
+        CHECK(rig->plan().forward.find("for 100 %") == std::string::npos);  // both widths are in use
+        check_products(*a, *rig);
+        check_products(*a, *from_csr<float>(a, forced(kernel)));
+    }
+}
+TEST_CASE("cuda spmv: narrow values") {
+    LSMR_NEEDS_GPU();
+    for (const ShapeCase& shape : shape_cases()) {
+        CAPTURE(shape.name);
+        const auto fp32 = with_exact_values(*shape.a, 24);
+        check_products(*fp32, *from_csr<double>(fp32, forced("stream-128x1024+fp32")));
+        const auto bf16 = with_exact_values(*shape.a, 8);
+        check_products(*bf16, *from_csr<double>(bf16, forced("stream-128x2048+columns16+bf16")));
+        check_products(*bf16, *from_csr<float>(bf16, forced("balanced-128x1024+bf16")));
+    }
+}
+TEST_CASE("cuda spmv: panels") {
+    LSMR_NEEDS_GPU();
+    check_kernel<double>("stream-256x1024+panels3");
+    check_kernel<float>("stream-128x1024+columns16+panels16");
+    const auto a = mixed_spans();
+    check_products(*a, *from_csr<double>(a, forced("stream-256x1024+columns16+panels4")));
+}
+TEST_CASE("cuda spmv: pieces added by atomics") {
+    LSMR_NEEDS_GPU();
+    check_kernel<double>("stream-128x1024+atomic");
+    check_kernel<float>("balanced-128x1024+atomic");
+}
+TEST_CASE("cuda spmv: row kernels") {
+    LSMR_NEEDS_GPU();
+    for (int threads : {1, 4, 32, 256}) check_kernel<double>("rows-" + std::to_string(threads));
+    check_kernel<float>("rows-8");
+}
+TEST_CASE("cuda spmv: non-finite x touches only the rows that use it") {
+    LSMR_NEEDS_GPU();
+    const auto a = matrix_with_rows(random_lengths(3000, 0, 30, 71), 500, 71);
+    for (const char* kernel : {"stream-128x2048", "stream-256x1024+columns16", "balanced-128x1024", "stream-128x1024+panels3", "rows-1", "rows-16"}) {
+        CAPTURE(kernel);
+        const auto rig = from_csr<double>(a, forced(kernel));
+        auto x = random_vector(a->cols(), 72);
+        x[3] = std::numeric_limits<double>::infinity();
+        x[77] = std::numeric_limits<double>::quiet_NaN();
+        std::vector<double> y(3000);
+        rig->product(false, 1.0, x, 0.0, y);
+        for (std::int64_t i = 0; i < 3000; ++i) {
+            bool inf = false, nan = false;
+            for (std::int64_t k = a->offsets()[i]; k < a->offsets()[i + 1]; ++k) {
+                inf = inf || a->columns()[k] == 3;
+                nan = nan || a->columns()[k] == 77;
+            }
+            const double value = y[static_cast<std::size_t>(i)];
+            if (nan) REQUIRE(std::isnan(value));
+            else if (inf) REQUIRE(std::isinf(value));
+            else REQUIRE(std::isfinite(value));
+        }
+    }
+}
+
+TEST_SUITE_END();
+
+TEST_CASE("cuda spmv: every other tuning") {
+    LSMR_NEEDS_GPU();
+    for (const char* shape : kShapes) {
+        check_kernel<float>(std::string("stream-") + shape + "+columns16");
+        check_kernel<double>(std::string("balanced-") + shape);
+        check_kernel<float>(std::string("balanced-") + shape);
+    }
+    for (int threads : {1, 2, 4, 8, 16, 32, 128, 256, 512}) {
+        check_kernel<double>("rows-" + std::to_string(threads));
+        check_kernel<float>("rows-" + std::to_string(threads));
+    }
+    for (const char* kernel : {"cusparse-alg1", "cusparse-alg2"}) {
+        check_kernel<double>(kernel);
+        check_kernel<float>(kernel);
+    }
+}
+
+TEST_CASE("cuda spmv: repeats of every fixed-order kernel are bit-identical") {
+    LSMR_NEEDS_GPU();
+    for (const char* kernel : {"stream-128x2048", "stream-128x1024+columns16", "stream-256x1024+panels4", "stream-256x2048", "balanced-128x2048",
+                               "balanced-256x1024+columns16", "rows-1", "rows-8", "rows-32", "rows-256", "cusparse-alg2"}) {
+        CAPTURE(kernel);
+        suite_repeats<double>(from_csr<double>, forced(kernel), 20);
+        suite_repeats<float>(from_csr<float>, forced(kernel), 20);
+    }
+    // Rows cut into many pieces, whose last one arrives at another time in every run.
+    std::vector<std::int64_t> lengths(400, 3);
+    for (std::size_t i = 5; i < lengths.size(); i += 40) lengths[i] = 150000;
+    const auto a = matrix_with_rows(lengths, 200000, 73);
+    const auto x = random_vector(200000, 74);
+    for (const char* kernel : {"stream-128x1024", "balanced-128x1024"}) {
+        const auto rig = from_csr<double>(a, forced(kernel));
+        std::vector<double> first(400), y(400);
+        const double squares = rig->product(false, 1.0, x, 0.0, first);
+        check_product(*a, false, 1.0, x, 0.0, first, first, squares);
+        for (int i = 0; i < 200; ++i) {
+            REQUIRE(rig->product(false, 1.0, x, 0.0, y) == squares);
+            REQUIRE(y == first);
+        }
+    }
+}
+
+TEST_CASE("cuda spmv: products are captured in global mode and replayed with new vectors") {
+    LSMR_NEEDS_GPU();
+    const auto a = matrix_with_rows(random_lengths(5000, 0, 60, 75), 3000, 75);
+    CudaContext& context = shared_context();
+    for (const char* kernel : {"stream-128x2048+columns16", "balanced-128x1024", "stream-256x1024+panels3", "rows-8", "cusparse-alg2"}) {
+        CAPTURE(kernel);
+        const auto op = make_cuda_operator<double>(*a, context, forced(kernel));
+        const auto workspace = op->make_workspace(&context);
+        DeviceBuffer<double> x(context, 3000), y(context, 5000), z(context, 3000), sums(context, op->max_partials());
+        DeviceBuffer<Coefficient<double>> coefficients(context, 2);
+        to_device(coefficients, 0, std::vector<Coefficient<double>>{{1, 1}, {0, 0}}, context);
+        const auto both = [&] {
+            NormPartials norm{sums.data(), 0};
+            op->apply(coefficients.data(), x.data(), coefficients.data() + 1, y.data(), *workspace, &norm);
+            op->apply_adjoint(coefficients.data(), y.data(), coefficients.data() + 1, z.data(), *workspace);
+        };
+        both();
+        context.synchronize();
+        cudaGraph_t graph = nullptr;
+        cudaGraphExec_t run = nullptr;
+        LSMR_CHECK(cudaStreamBeginCapture(context.stream(), cudaStreamCaptureModeGlobal));
+        both();
+        LSMR_CHECK(cudaStreamEndCapture(context.stream(), &graph));
+        LSMR_CHECK(cudaGraphInstantiate(&run, graph, 0));
+        for (std::uint64_t seed : {76, 77}) {
+            to_device(x, 0, random_vector(3000, seed), context);
+            LSMR_CHECK(cudaGraphLaunch(run, context.stream()));
+            std::vector<double> replayed(3000), direct(3000);
+            to_host(replayed, z, 0, context);
+            both();
+            to_host(direct, z, 0, context);
+            CHECK(replayed == direct);
+        }
+        LSMR_CHECK(cudaGraphExecDestroy(run));
+        LSMR_CHECK(cudaGraphDestroy(graph));
+    }
+}
+
+TEST_CASE("cuda spmv: the choice is timed, said, repeated by force, and by rule where deterministic") {
+    LSMR_NEEDS_GPU();
+    const auto a = matrix_with_rows(std::vector<std::int64_t>(200000, 12), 90000, 78);
+    const auto rig = from_csr<double>(a, {});
+    for (const ProductDecision* decision : {&rig->plan().forward_decision, &rig->plan().adjoint_decision}) {
+        REQUIRE(decision->choice);
+        REQUIRE(decision->candidates.size() >= 2);
+        double best = 1e9;
+        for (const auto& candidate : decision->candidates) {
+            if (candidate.seconds > 0) best = std::min(best, candidate.seconds);
+        }
+        for (const auto& candidate : decision->candidates) {
+            if (candidate.kernel == text(*decision->choice)) CHECK(candidate.seconds == best);
+        }
+        CHECK(decision->reason.find("fastest of those timed") != std::string::npos);
+        CHECK(decision->key.find("csr fp64") == 0);
+    }
+    OperatorOptions again;
+    again.forward = rig->plan().forward_decision.choice;
+    again.adjoint = rig->plan().adjoint_decision.choice;
+    const auto replayed = from_csr<double>(a, again);
+    CHECK(replayed->plan().forward == rig->plan().forward);
+    const auto x = random_vector(90000, 79);
+    std::vector<double> y(200000), z(200000);
+    rig->product(false, 1.0, x, 0.0, y);
+    replayed->product(false, 1.0, x, 0.0, z);
+    CHECK(y == z);
+
+    OperatorOptions by_rule;
+    by_rule.deterministic = true;
+    const auto first = from_csr<double>(a, by_rule);
+    CHECK(first->plan().forward_decision.candidates.front().kernel == text(*first->plan().forward_decision.choice));
+    for (const auto& candidate : first->plan().forward_decision.candidates) CHECK(candidate.seconds == 0);
+    by_rule.forward = parse_spmv_choice("stream-128x1024+atomic");
+    CHECK_THROWS_AS(from_csr<double>(a, by_rule), InputError);
+}
+
+TEST_CASE("cuda spmv: lossless forms are taken by themselves, and rounding only when asked for") {
+    LSMR_NEEDS_GPU();
+    const auto random = matrix_with_rows(std::vector<std::int64_t>(3000, 12), 900, 80);
+    CHECK(from_csr<double>(random, {})->plan().forward.find("+columns16 (") != std::string::npos);
+    const auto integers = with_exact_values(*random, 8);
+    CHECK(from_csr<double>(integers, {})->plan().forward.find("+columns16+bf16 (") != std::string::npos);
+    OperatorOptions options;
+    options.narrow = NarrowKind::none;
+    CHECK(from_csr<double>(integers, options)->plan().forward.find('+') == std::string::npos);
+    options.narrow = NarrowKind::fp32_values;
+    const auto rounded = from_csr<double>(random, options);
+    REQUIRE(rounded->plan().notes.size() == 1);
+    CHECK(rounded->plan().notes[0].find("rounded in storage") != std::string::npos);
+    CHECK(from_csr<double>(integers, options)->plan().notes.empty());
+    // The product is that of the rounded matrix, in fp64.
+    check_products(*with_values(*random, [](double v) { return static_cast<double>(static_cast<float>(v)); }), *rounded);
+}
+
+TEST_CASE("cuda spmv: update puts another matrix in the place of A") {
+    LSMR_NEEDS_GPU();
+    CudaContext& context = shared_context();
+    const auto a = matrix_with_rows(random_lengths(2000, 0, 20, 81), 700, 81);
+    const auto values = with_values(*a, [](double v) { return v * 1.5 + 0.25; });
+    const auto structure = matrix_with_rows(random_lengths(2000, 30, 90, 82), 700, 82);
+    auto op = make_cuda_operator<double>(*a, context);
+    CHECK(op->version() == 0);
+    const std::string kernel = op->plan().forward;
+    MatrixOperator<double>& same = *op;
+    CudaRig<double> rig(std::move(op));
+    check_products(*a, rig);
+    same.update(values);
+    CHECK(same.version() == 1);
+    CHECK(same.plan().forward == kernel);
+    check_products(*values, rig);  // with the workspace from before
+    same.update(structure);
+    CHECK(same.version() == 2);
+    check_products(*structure, rig);
+    CHECK_THROWS_AS(same.update(matrix_with_rows({1, 2}, 700, 83)), InputError);
+    check_products(*structure, rig);
+}

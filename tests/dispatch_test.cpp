@@ -1,0 +1,236 @@
+// The choice of a kernel and the plan of the stream kernel: pure functions, so no GPU is needed.
+#include <doctest/doctest.h>
+
+#include <numeric>
+#include <random>
+
+#include "memory/error.hpp"
+#include "operator/cuda/stream_plan.hpp"
+#include "operator/dispatch.hpp"
+#include "operator_suite.hpp"
+
+using namespace lsmr;
+using namespace lsmr::test::products;
+
+TEST_CASE("spmv choice: the text of every choice is read back") {
+    std::vector<SpmvChoice> choices;
+    for (int threads : {1, 2, 4, 8, 16, 32, 128, 256, 512}) {
+        SpmvChoice choice;
+        choice.kernel = SpmvKernel::rows;
+        choice.threads = threads;
+        choices.push_back(choice);
+    }
+    for (SpmvKernel kernel : {SpmvKernel::stream, SpmvKernel::balanced}) {
+        for (int panels : {1, 2, 16}) {
+            for (ValueForm values : {ValueForm::as_vectors, ValueForm::fp32, ValueForm::bf16}) {
+                for (int bits = 0; bits < 4; ++bits) choices.push_back({kernel, 256, 1024, bits % 2 == 1, values, panels, bits / 2 == 1});
+            }
+        }
+    }
+    for (SpmvKernel kernel : {SpmvKernel::cusparse_alg1, SpmvKernel::cusparse_alg2, SpmvKernel::cusparse_transposed}) {
+        SpmvChoice choice;
+        choice.kernel = kernel;
+        choices.push_back(choice);
+    }
+    for (const SpmvChoice& choice : choices) {
+        CAPTURE(text(choice));
+        const SpmvChoice back = parse_spmv_choice(text(choice));
+        CHECK(text(back) == text(choice));
+        if (choice.kernel == SpmvKernel::stream || choice.kernel == SpmvKernel::balanced) CHECK(back == choice);
+    }
+    CHECK(text(choices[4]) == "rows-16");
+    CHECK(text({SpmvKernel::stream, 128, 2048, true, ValueForm::bf16, 4, true}) == "stream-128x2048+columns16+bf16+panels4+atomic");
+    for (const char* bad : {"", "rows", "rows-3", "rows-32x", "stream", "stream-128", "stream-128x", "stream-64x1024", "stream-128x512", "stream-128x2048+",
+                            "stream-128x2048+panels1", "stream-128x2048+panels17", "stream-128x2048+fp32+bf16", "cusparse", "Stream-128x2048"}) {
+        CAPTURE(bad);
+        CHECK_THROWS_AS(parse_spmv_choice(bad), InputError);
+    }
+}
+
+TEST_CASE("spmv choice: which bits vary") {
+    CHECK(is_deterministic(parse_spmv_choice("stream-128x2048")));
+    CHECK(is_deterministic(parse_spmv_choice("cusparse-alg2")));
+    CHECK_FALSE(is_deterministic(parse_spmv_choice("cusparse-alg1")));
+    CHECK_FALSE(is_deterministic(parse_spmv_choice("cusparse-transposed")));
+    CHECK_FALSE(is_deterministic(parse_spmv_choice("balanced-128x1024+atomic")));
+}
+
+namespace {
+
+DispatchKey key_of(const CsrMatrix& a, VectorType type) { return make_dispatch_key(profile_orientation(a), type, 90); }
+
+}  // namespace
+
+TEST_CASE("dispatch: keys compare and print") {
+    const auto a = matrix_with_rows(random_lengths(1000, 0, 9, 1), 300, 1);
+    const DispatchKey key = key_of(*a, VectorType::fp64);
+    CHECK(key == key_of(*a, VectorType::fp64));
+    CHECK(key != key_of(*a, VectorType::fp32));
+    CHECK(key != key_of(*matrix_with_rows(random_lengths(1000, 0, 9, 2), 300, 1), VectorType::fp64));
+    CHECK(text(key) == text(key_of(*a, VectorType::fp64)));
+    CHECK(text(key).find("csr fp64 offsets32 1000x300 N=1") == 0);
+    CHECK(key.narrow == 1.0);  // 300 columns fit in 16 bits
+}
+
+TEST_CASE("dispatch: local rows take large items, scattered ones small items, scattered gathers from much of x panels") {
+    DispatchKey key;
+    key.rows = key.cols = 3000000;
+    key.nnz = 81000000;
+    key.average = 27;
+    key.p95 = key.p99 = key.longest = 27;
+    key.scattered = 0.05;
+    CHECK(text(spmv_candidates(key, 0).front().choice) == "stream-128x2048");
+    key.scattered = 0.95;
+    key.cols = 1000000;  // 8 MB of x
+    CHECK(text(spmv_candidates(key, 0).front().choice) == "stream-256x1024");
+    key.cols = 8000000;  // 64 MB
+    CHECK(text(spmv_candidates(key, 0).front().choice) == "stream-256x1024+panels4");
+    key.type = VectorType::fp32;
+    CHECK(text(spmv_candidates(key, 0).front().choice) == "stream-256x1024+panels2");
+    // Few products: a conversion would not pay.
+    CHECK(text(spmv_candidates(key, kProductsForPanels - 1).front().choice) == "stream-256x1024");
+    CHECK(text(spmv_candidates(key, kProductsForPanels).front().choice) == "stream-256x1024+panels2");
+    // Short rows would fall apart into pieces of one or two entries.
+    key.average = 3;
+    CHECK(text(spmv_candidates(key, 0).front().choice) == "stream-256x1024");
+}
+
+TEST_CASE("dispatch: candidates are few, different, and never vary in their bits") {
+    std::mt19937_64 random(5);
+    const auto uniform = [&](double least, double most) { return least + (most - least) * static_cast<double>(random() >> 11) * 0x1p-53; };
+    for (int i = 0; i < 5000; ++i) {
+        DispatchKey key;
+        key.type = i % 2 == 0 ? VectorType::fp64 : VectorType::fp32;
+        key.rows = static_cast<std::int64_t>(std::exp(uniform(0, 18)));
+        key.cols = static_cast<std::int64_t>(std::exp(uniform(0, 18)));
+        key.average = std::exp(uniform(-1, 8));
+        key.longest = static_cast<std::int64_t>(key.average * std::exp(uniform(0, 10)));
+        key.p95 = static_cast<std::int64_t>(key.average * uniform(0.5, 4));
+        key.variation = uniform(0, 5);
+        key.scattered = uniform(0, 1);
+        key.narrow = uniform(0, 1);
+        key.index_bits = i % 7 == 0 ? 64 : 32;
+        key.exact = static_cast<ValueForm>(i % 3);
+        const std::int64_t expected = i % 5 == 0 ? static_cast<std::int64_t>(std::exp(uniform(0, 8))) : 0;
+        const auto candidates = spmv_candidates(key, expected);
+        REQUIRE(candidates.size() >= 1);
+        REQUIRE(candidates.size() <= 4);
+        for (std::size_t c = 0; c < candidates.size(); ++c) {
+            REQUIRE(is_deterministic(candidates[c].choice));
+            REQUIRE_FALSE(candidates[c].reason.empty());
+            REQUIRE_FALSE((candidates[c].choice.kernel == SpmvKernel::cusparse_alg2 && key.index_bits == 64));
+            if (expected > 0 && expected < kProductsForNarrowing) {
+                REQUIRE_FALSE(candidates[c].choice.narrow_columns);
+                REQUIRE(candidates[c].choice.values == ValueForm::as_vectors);
+            }
+            for (std::size_t d = 0; d < c; ++d) REQUIRE(candidates[c].choice != candidates[d].choice);
+        }
+    }
+}
+
+TEST_CASE("dispatch: forms that lose nothing are found from the values") {
+    const auto random = matrix_with_rows(random_lengths(200, 0, 9, 3), 100, 3);
+    CHECK(key_of(*random, VectorType::fp64).exact == ValueForm::as_vectors);
+    const std::vector<std::int64_t> rows{0, 1, 2}, columns{0, 1, 2};
+    const auto of_values = [&](std::vector<double> values) { return CsrMatrix::from_coo(3, 3, rows, columns, values); };
+    CHECK(key_of(of_values({1, -3, 0.5}), VectorType::fp64).exact == ValueForm::bf16);
+    CHECK(key_of(of_values({1, -3, 0.5}), VectorType::fp32).exact == ValueForm::bf16);
+    CHECK(key_of(of_values({1, 257, 0.5}), VectorType::fp64).exact == ValueForm::fp32);
+    CHECK(key_of(of_values({1, 257, 0.5}), VectorType::fp32).exact == ValueForm::as_vectors);
+    CHECK(key_of(of_values({1, 0.1, 0.5}), VectorType::fp64).exact == ValueForm::as_vectors);
+}
+
+namespace {
+
+// Every entry in one item, in order; rows where they belong; pieces of a row one after the other.
+void check_plan(const std::vector<std::int64_t>& lengths, std::int64_t capacity, int threads, cuda::StreamCut cut) {
+    CAPTURE(capacity);
+    CAPTURE(static_cast<int>(cut));
+    std::vector<std::int32_t> offsets{0};
+    for (std::int64_t length : lengths) offsets.push_back(offsets.back() + static_cast<std::int32_t>(length));
+    const auto rows = static_cast<std::int64_t>(lengths.size());
+    const cuda::StreamPlan plan = cuda::make_stream_plan(rows, offsets.data(), capacity, threads, cut);
+    std::int64_t entry = 0;
+    std::int64_t row = 0;
+    std::int32_t piece = 0;
+    std::vector<int> written(lengths.size(), 0);
+    std::vector<std::vector<std::int32_t>> pieces(lengths.size());
+    for (const cuda::StreamItem& item : plan.items) {
+        REQUIRE(item.begin == entry);
+        REQUIRE(item.first_row == row);
+        REQUIRE(item.piece == piece);
+        REQUIRE(item.count <= capacity);
+        REQUIRE(item.rows >= 1);
+        REQUIRE(item.rows <= capacity);
+        if (item.team == cuda::kWholeBlock) REQUIRE(item.rows == 1);
+        else REQUIRE(item.team <= 5);
+        for (int r = 0; r < item.rows; ++r) {
+            const auto i = static_cast<std::size_t>(item.first_row + r);
+            const bool first = r == 0 && (item.flags & cuda::kFirstIsPiece) != 0;
+            const bool last = r == item.rows - 1 && !first && (item.flags & cuda::kLastIsPiece) != 0;
+            const std::int64_t begin = r == 0 ? item.begin : offsets[i];
+            const std::int64_t end = r == item.rows - 1 ? item.begin + item.count : offsets[i + 1];
+            REQUIRE(begin >= offsets[i]);
+            REQUIRE(end <= offsets[i + 1]);
+            if (first || last) pieces[i].push_back(piece++);
+            else {
+                REQUIRE(begin == offsets[i]);
+                REQUIRE(end == offsets[i + 1]);
+                ++written[i];
+            }
+        }
+        entry += item.count;
+        row = item.first_row + item.rows;
+        if (row > 0 && entry < offsets[static_cast<std::size_t>(row)]) --row;  // its rest comes next
+    }
+    REQUIRE(entry == offsets.back());
+    REQUIRE(row == rows);
+    REQUIRE(plan.piece_rows.size() == static_cast<std::size_t>(piece));
+    std::size_t cuts = 0;
+    for (std::size_t i = 0; i < lengths.size(); ++i) {
+        if (written[i] == 1) {
+            REQUIRE(pieces[i].empty());
+            continue;
+        }
+        REQUIRE(written[i] == 0);
+        REQUIRE(pieces[i].size() >= 2);
+        REQUIRE(cuts < plan.cut_rows.size());
+        const cuda::CutRow& of = plan.cut_rows[cuts];
+        REQUIRE(of.row == static_cast<std::int32_t>(i));
+        REQUIRE(of.first_piece == pieces[i].front());
+        REQUIRE(of.count == static_cast<std::int32_t>(pieces[i].size()));
+        for (std::int32_t p : pieces[i]) REQUIRE(plan.piece_rows[static_cast<std::size_t>(p)] == static_cast<std::int32_t>(cuts));
+        ++cuts;
+    }
+    REQUIRE(cuts == plan.cut_rows.size());
+    // A plan of whole rows cuts only what does not fit; a balanced one fills every item but for runs of empty rows.
+    if (cut == cuda::StreamCut::rows) {
+        for (const cuda::CutRow& c : plan.cut_rows) REQUIRE(lengths[static_cast<std::size_t>(c.row)] > capacity);
+    } else {
+        for (std::size_t i = 0; i + 1 < plan.items.size(); ++i) {
+            const bool full = plan.items[i].count == capacity || plan.items[i].rows == capacity || plan.items[i].rows == capacity - 1;
+            REQUIRE(full);
+        }
+    }
+}
+
+}  // namespace
+
+TEST_CASE("stream plan: every entry once, every row whole or in pieces in order") {
+    for (cuda::StreamCut cut : {cuda::StreamCut::rows, cuda::StreamCut::balanced}) {
+        for (std::int64_t capacity : {8, 16, 1024, 2048}) {
+            check_plan({}, capacity, 128, cut);
+            check_plan({0}, capacity, 128, cut);
+            check_plan({capacity}, capacity, 128, cut);
+            check_plan({capacity + 1}, capacity, 128, cut);
+            check_plan({capacity - 1, 1, capacity, 0, 0, 2 * capacity, 3}, capacity, 128, cut);
+            check_plan({3 * capacity, 0, 1}, capacity, 256, cut);
+            check_plan(std::vector<std::int64_t>(static_cast<std::size_t>(5 * capacity + 3), 0), capacity, 128, cut);
+            for (std::uint64_t seed = 0; seed < 40; ++seed) {
+                auto lengths = random_lengths(static_cast<std::int64_t>(50 + 13 * seed), 0, static_cast<std::int64_t>(1 + seed % 9), seed);
+                for (std::size_t i = seed; i < lengths.size(); i += 29) lengths[i] = static_cast<std::int64_t>(seed) * capacity / 4;
+                check_plan(lengths, capacity, 128, cut);
+            }
+        }
+    }
+}
