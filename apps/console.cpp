@@ -18,13 +18,14 @@ bool stderr_is_terminal() {
 
 }  // namespace
 
-Console::Console(Talk talk, ProgressMode progress)
+Console::Console(Talk talk, ProgressMode progress, const char* program)
     : talk_(talk),
+      program_(program),
       shows_progress_(talk >= Talk::normal && (progress == ProgressMode::always ||
                                                (progress == ProgressMode::automatic && stderr_is_terminal()))) {}
 
 void Console::error(std::string_view text) {
-    if (talk_ >= Talk::errors) write(fmt::format("lsmr_solve: error: {}\n", text));
+    if (talk_ >= Talk::errors) write(fmt::format("{}: error: {}\n", program_, text));
 }
 
 void Console::warning(std::string_view text) {

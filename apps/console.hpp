@@ -9,9 +9,9 @@ namespace lsmr {
 
 class Console {
   public:
-    Console(Talk talk, ProgressMode progress);
+    Console(Talk talk, ProgressMode progress, const char* program = "lsmr_solve");
 
-    void error(std::string_view text);    // "lsmr_solve: error: ...", unless silent
+    void error(std::string_view text);    // "PROGRAM: error: ...", unless silent
     void warning(std::string_view text);  // "warning: ...", unless -q
     void line(std::string_view text);     // unless -q
     void detail(std::string_view text);   // with -v
@@ -26,6 +26,7 @@ class Console {
     void write(std::string_view text);
 
     Talk talk_;
+    const char* program_;
     bool shows_progress_;
     bool progress_is_visible_ = false;
 };

@@ -19,13 +19,13 @@ Environment describe_environment() {
     return environment;
 }
 
-std::string version_text() {
-    return "lsmr_solve " LSMR_VERSION "\n";
+std::string version_text(const char* program) {
+    return fmt::format("{} {}\n", program, LSMR_VERSION);
 }
 
-std::string environment_text(const Environment& environment) {
+std::string environment_text(const Environment& environment, const char* program) {
     const CudaProbe& cuda = environment.cuda;
-    std::string text = version_text();
+    std::string text = version_text(program);
     text += fmt::format("compiler   {}, {}\n", environment.compiler, environment.build_type);
     text += fmt::format("libraries  Eigen {}{}\n", environment.eigen,
                         cuda.runtime.empty() ? "" : fmt::format(", CUDA runtime {}", cuda.runtime));

@@ -17,7 +17,7 @@ struct Environment {
 };
 Environment describe_environment();
 
-std::string version_text();
-std::string environment_text(const Environment& environment);
+std::string version_text(const char* program = "lsmr_solve");
+std::string environment_text(const Environment& environment, const char* program = "lsmr_solve");
 
 }  // namespace lsmr

@@ -1,0 +1,227 @@
+// lsmr_bench as people run it: the report as text and as JSON, and what it refuses; and the steps of the diagnosis.
+#include <doctest/doctest.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "bench/diagnosis.hpp"
+#include "bench/profile_report.hpp"
+#include "data/generators.hpp"
+#include "data/read.hpp"
+#include "operator/profile.hpp"
+
+using namespace lsmr;
+namespace fs = std::filesystem;
+using nlohmann::json;
+
+namespace {
+
+struct Outcome {
+    int code = -1;
+    std::string text;  // standard output, and standard error where the arguments join them
+};
+
+Outcome run(const std::string& arguments) {
+    const std::string command = std::string("'") + LSMR_BENCH_PATH + "' " + arguments;
+    Outcome outcome;
+    std::FILE* pipe = ::popen(command.c_str(), "r");
+    REQUIRE(pipe != nullptr);
+    char buffer[4096];
+    while (const std::size_t count = std::fread(buffer, 1, sizeof(buffer), pipe)) outcome.text.append(buffer, count);
+    const int status = ::pclose(pipe);
+    outcome.code = WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+    return outcome;
+}
+
+bool has(const std::string& text, const std::string& part) {
+    return text.find(part) != std::string::npos;
+}
+
+std::string sample(const std::string& name) {
+    return std::string(LSMR_SAMPLES_PATH) + "/" + name;
+}
+
+void refuses(const std::string& arguments, int code, const std::string& words) {
+    const Outcome outcome = run(arguments + " 2>&1");
+    INFO(arguments << ": " << outcome.text);
+    CHECK(outcome.code == code);
+    CHECK(has(outcome.text, "lsmr_bench: error: "));
+    CHECK(has(outcome.text, words));
+}
+
+const DiagnosisStep& step(const std::vector<DiagnosisStep>& steps, const std::string& question) {
+    const auto found = std::find_if(steps.begin(), steps.end(), [&](const DiagnosisStep& s) { return s.question == question; });
+    REQUIRE(found != steps.end());
+    return *found;
+}
+
+std::vector<DiagnosisStep> diagnose_generated(const std::string& name, const std::map<std::string, double>& parameters) {
+    const MatrixProfile p = profile(generate(name, parameters, 1).a);
+    return diagnose(p.a, p.at, {8, 8}, {kH200CopyBytesPerSecond, "of an H200", true});
+}
+
+}  // namespace
+
+TEST_CASE("bench profile: the text has every step in order, for A and A^T, and the bytes of every format") {
+    const Outcome outcome = run("profile " + sample("tomography.mtx") + " --device cpu --copy-bandwidth h200");
+    CHECK(outcome.code == 0);
+    const MatrixProfile p = profile(read_matrix(sample("tomography.mtx")).matrix);
+    CHECK(has(outcome.text, "150 x 144, 2,164 entries"));
+    std::size_t at = 0;
+    for (const char* part :
+         {"A x, fp64", "1. row lengths", "2. regular?", "3. roofline share", "4. x locality", "5. skew", "6. atomics", "A^T y, fp64",
+          "1. row lengths", "2. regular?", "3. roofline share", "4. x locality", "5. skew", "6. atomics", "bytes of A x", "  CSR  ",
+          "CSR, 16-bit columns", "COO", "ELL", "HYB", "SELL-32", "BSR 16x16", "DIA", "dense", "bytes of A^T y", "COO", "choice", "A x "}) {
+        CAPTURE(part);
+        at = outcome.text.find(part, at);
+        REQUIRE(at != std::string::npos);
+        at += 1;
+    }
+    const auto verdicts = [&] {
+        int count = 0;
+        for (std::size_t i = 0; (i = outcome.text.find("-> ", i)) != std::string::npos; ++i) ++count;
+        return count;
+    }();
+    CHECK(verdicts == 12);
+    CHECK(has(outcome.text, "longest " + std::to_string(p.a.longest)));
+    CHECK(has(outcome.text, bytes_text(csr_bytes(p.a, {8, 8}).total())));
+}
+
+TEST_CASE("bench profile: JSON holds the profile, the diagnosis and the formats") {
+    const Outcome outcome =
+        run("profile " + sample("levelling.mtx") + " --device cpu --precision fp32 --copy-bandwidth 100 -q --json - 2>&1");
+    CHECK(outcome.code == 0);
+    const json report = json::parse(outcome.text);
+    CHECK(report["schema"] == "lsmr_profile/1");
+    CHECK(report["precision"] == "fp32");
+    CHECK(report["copy"]["bytes_per_second"] == 100e9);
+    const CsrMatrix a = read_matrix(sample("levelling.mtx")).matrix;
+    const MatrixProfile expected = profile(a);
+    for (const auto& [key, p] : {std::pair<const char*, const OrientationProfile&>{"a", expected.a}, {"at", expected.at}}) {
+        const json& found = report[key]["profile"];
+        CHECK(found["rows"] == p.rows);
+        CHECK(found["nnz"] == a.nnz());
+        CHECK(found["row_length"]["longest"] == p.longest);
+        CHECK(found["row_length"]["histogram"].get<std::vector<std::int64_t>>() ==
+              std::vector<std::int64_t>(p.length_histogram.begin(), p.length_histogram.end()));
+        CHECK(found["columns"]["span256"] == p.span256);
+        CHECK(found["locality"]["sectors_fp32"] == p.sectors_fp32);
+        CHECK(found["values"]["exact_bf16"] == p.exact_bf16);
+        CHECK(found["blocks"].size() == kBlockShapes);
+        CHECK(report[key]["diagnosis"].size() == 6);
+        CHECK(report[key]["diagnosis"][3]["question"] == "x locality");
+        CHECK(report[key]["formats"].size() == 3 * format_bytes(p, {8, 8}).size());
+        CHECK(report[key]["formats"][0]["product_bytes"] == csr_bytes(p, {8, 8}).total());
+    }
+    CHECK(report["choice"].size() >= 5);
+    CHECK(report["environment"]["schema"] == "lsmr_env/1");
+}
+
+TEST_CASE("bench profile: a generated matrix, the measured bandwidth, and a JSON file") {
+    const std::string path = (fs::temp_directory_path() / ("lsmr_bench_" + std::to_string(::getpid()) + ".json")).string();
+    const Outcome outcome = run("profile --generate uniform --set rows=300 --set cols=200 --set per_row=5 --seed 3 "
+                                "--device cpu --threads 2 -q --json " + path);
+    CHECK(outcome.code == 0);
+    CHECK(outcome.text.empty());
+    std::ifstream file(path);
+    const json report = json::parse(file);
+    fs::remove(path);
+    CHECK(report["matrix"]["rows"] == 300);
+    CHECK(report["matrix"]["nnz"] == 1500);
+    CHECK(report["device"] == "CPU, 2 threads");
+    CHECK(report["copy"]["origin"] == "measured");
+    CHECK(report["copy"]["bytes_per_second"] > 1e8);
+    const MatrixProfile p = profile(generate("uniform", {{"rows", 300}, {"cols", 200}, {"per_row", 5}}, 3).a);
+    CHECK(report["at"]["profile"]["row_length"]["longest"] == p.at.longest);
+}
+
+TEST_CASE("bench: help, version, and what is refused") {
+    CHECK(has(run("--help").text, "profile "));
+    CHECK(run("--help").code == 0);
+    CHECK(has(run("--version").text, "lsmr_bench "));
+    const std::string help = run("profile --help").text;
+    for (const char* flag : {"--generate", "--scale", "--set", "--seed", "--device", "--threads", "--precision",
+                             "--copy-bandwidth", "--json", "-q"}) {
+        CAPTURE(flag);
+        CHECK(has(help, flag));
+    }
+    CHECK(run(" 2>&1").code == 64);
+    const std::string a = sample("tomography.mtx");
+    refuses("profil", 64, "did you mean profile?");
+    refuses("profile", 64, "no matrix is given");
+    refuses("profile " + a + " --jsom x", 64, "did you mean --json?");
+    refuses("profile " + a + " b.mtx", 64, "unexpected argument 'b.mtx'");
+    refuses("profile " + a + " --generate s1", 64, "given twice");
+    refuses("profile " + a + " --scale 2", 64, "--scale goes with --generate only");
+    refuses("profile " + a + " --copy-bandwidth 0", 64, "must be positive");
+    refuses("profile " + a + " --copy-bandwidth fast", 64, "not a number");
+    refuses("profile " + a + " --precision fp16", 64, "must be fp64 or fp32");
+    refuses("profile " + a + " --device gpu", 64, "must be auto, cpu, cuda or cuda:N");
+    refuses("profile --generate unifrom", 65, "uniform");
+    refuses("profile /dev/null", 65, "/dev/null");
+    refuses("profile nothing.mtx", 66, "nothing.mtx");
+    refuses("profile " + a + " --device cuda:1000", 69, "");
+    refuses("profile " + a + " --json /nowhere/x.json", 73, "/nowhere");
+    refuses("profile " + a + " --json " + a, 73, "");
+}
+
+TEST_CASE("diagnosis: verdicts follow the numbers") {
+    const auto local = diagnose_generated("like-rucci1", {{"scale", 0.02}});
+    CHECK(has(step(local, "row lengths").verdict, "short rows"));
+    CHECK(has(step(local, "regular?").verdict, "yes"));
+    CHECK(has(step(local, "roofline share").verdict, "values"));
+    CHECK(has(step(local, "skew").verdict, "none"));
+
+    // x of 160 MB, random columns: each gather is a sector from memory.
+    OrientationProfile random;
+    random.rows = 1000000;
+    random.cols = 20000000;
+    random.nnz = 8000000;
+    random.average = 8;
+    random.longest = 8;
+    random.span256 = random.cols;
+    random.sectors_fp64 = 1;
+    OrientationProfile columns = random;
+    std::swap(columns.rows, columns.cols);
+    columns.longest = 4;
+    const Rates rates{kH200CopyBytesPerSecond, "of an H200", true};
+    CHECK(has(step(diagnose(random, columns, {8, 8}, rates), "x locality").verdict, "scattered: bound by sectors"));
+    CHECK(has(step(diagnose(random, columns, {8, 8}, {100e9, "given", false}), "x locality").verdict, "scattered"));
+    CHECK(has(step(diagnose(random, columns, {8, 8}, rates), "atomics").verdict, "no: "));
+    random.similarity = 0.99;
+    CHECK(has(step(diagnose(random, columns, {8, 8}, rates), "x locality").verdict, "local"));
+    random.longest = 100000;
+    random.variation = 3;
+    random.length_histogram[18] = 1;
+    CHECK(has(step(diagnose(random, columns, {8, 8}, rates), "skew").verdict, "must be split"));
+    CHECK(has(step(diagnose(random, columns, {8, 8}, rates), "regular?").verdict, "no: lengths vary"));
+    random.empty_rows = 500000;
+    CHECK(has(step(diagnose(random, columns, {8, 8}, rates), "regular?").verdict, "many rows are empty"));
+
+    // All that a matrix of no entries has: no division by zero, no infinite times.
+    const OrientationProfile none = profile_orientation(CsrMatrix());
+    for (const DiagnosisStep& s : diagnose(none, none, {4, 4}, rates)) {
+        CHECK_FALSE(s.verdict.empty());
+        for (const std::string& fact : s.facts) CHECK_FALSE((has(fact, "nan") || has(fact, "inf")));
+    }
+}
+
+TEST_CASE("diagnosis: numbers for people") {
+    CHECK(count_text(0) == "0");
+    CHECK(count_text(999) == "999");
+    CHECK(count_text(1234567) == "1,234,567");
+    CHECK(bytes_text(124e6) == "124 MB");
+    CHECK(bytes_text(999) == "999 B");
+    CHECK(bytes_text(999.9) == "1 KB");
+    CHECK(time_text(0.233e-3) == "0.233 ms");
+    CHECK(time_text(8.7e-6) == "8.7 us");
+    CHECK(percent_text(0.078) == "7.8 %");
+    CHECK(choice_text({"one", "two"}) == "choice\n  one\n  two\n");
+}
