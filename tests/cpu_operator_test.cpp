@@ -47,9 +47,9 @@ std::unique_ptr<Rig<T>> make_rig(std::shared_ptr<const CsrMatrix> a, const Opera
 }
 
 // The operator with kernels that this CPU would not choose.
-template <class T, cpu::InstructionSet set, cpu::Narrowing narrowing>
+template <class T, cpu::InstructionSet set, cpu::Narrowing narrowing, std::int64_t panels>
 std::unique_ptr<Rig<T>> make_forced(std::shared_ptr<const CsrMatrix> a, const OperatorOptions& options) {
-    return std::make_unique<CpuRig<T>>(cpu::make_operator<T>(std::move(a), options, {set, narrowing}));
+    return std::make_unique<CpuRig<T>>(cpu::make_operator<T>(std::move(a), options, {set, narrowing, panels}));
 }
 
 // All that must hold of the kernels of one set of instructions, on the forms that a matrix can have in memory.
@@ -60,29 +60,32 @@ void suite_instruction_set() {
         return;
     }
     const OperatorOptions dual{.storage = StorageKind::dual};
-    const auto plain = make_forced<T, set, cpu::Narrowing::none>;
-    const auto narrowed = make_forced<T, set, cpu::Narrowing::lossless>;
-    for (MakeRig<T> make : {MakeRig<T>{plain}, MakeRig<T>{narrowed}}) {
+    using enum cpu::Narrowing;
+    const MakeRig<T> forms[] = {make_forced<T, set, none, 1>, make_forced<T, set, lossless, 1>, make_forced<T, set, none, 3>,
+                                make_forced<T, set, lossless, 3>};
+    for (MakeRig<T> make : forms) {
         suite_products<T>(make, dual);
         suite_products<T>(make, dual, Values::exact_in_fp32);
-        suite_products<T>(make, {.storage = StorageKind::single});
         suite_repeats<T>(make, dual, 4);
         suite_adjoint<T>(make, dual);
         suite_exponent<T>(make, dual);
         suite_nonfinite<T>(make, dual);
     }
+    suite_products<T>(forms[1], {.storage = StorageKind::single});
     // Narrowing changes no bit.
     for (const ShapeCase& shape : shape_cases()) {
         CAPTURE(shape.name);
         for (const auto& a : {shape.a, rounded_to_fp32(*shape.a)}) {
-            const auto wide = plain(a, dual);
-            const auto narrow_rig = narrowed(a, dual);
-            for (bool adjoint : {false, true}) {
-                const auto x = narrow<T>(random_vector(adjoint ? a->rows() : a->cols(), 23));
-                auto y = narrow<T>(random_vector(adjoint ? a->cols() : a->rows(), 24));
-                auto z = y;
-                CHECK(wide->product(adjoint, 1.75, x, -0.5, y) == narrow_rig->product(adjoint, 1.75, x, -0.5, z));
-                CHECK(y == z);
+            for (std::size_t panels : {0, 2}) {
+                const auto plain = forms[panels](a, dual);
+                const auto narrowed = forms[panels + 1](a, dual);
+                for (bool adjoint : {false, true}) {
+                    const auto x = narrow<T>(random_vector(adjoint ? a->rows() : a->cols(), 23));
+                    auto y = narrow<T>(random_vector(adjoint ? a->cols() : a->rows(), 24));
+                    auto z = y;
+                    CHECK(plain->product(adjoint, 1.75, x, -0.5, y) == narrowed->product(adjoint, 1.75, x, -0.5, z));
+                    CHECK(y == z);
+                }
             }
         }
     }
@@ -150,6 +153,37 @@ TEST_CASE("cpu operator: what is narrowed, in words and in bytes") {
     CAPTURE(words);
     CHECK(words.starts_with(own + ", 16-bit columns for "));
     CHECK(words.ends_with(" % of the entries"));
+}
+
+TEST_CASE("cpu operator: panels of columns where x is long and gathered from all over") {
+    using cpu::choose_panels;
+    const std::int64_t mib = 1 << 20;
+    CHECK(choose_panels(1000, 10 * mib / 8, 1000 * 30, 8, 0.9) == 10);
+    CHECK(choose_panels(1000, 10 * mib / 4, 1000 * 30, 4, 0.9) == 10);
+    CHECK(choose_panels(1000, 10 * mib / 8, 1000 * 30 - 1, 8, 0.9) == 1);  // too few entries a row
+    CHECK(choose_panels(1000, 10 * mib / 8, 1000 * 300, 8, 0.2) == 1);     // near columns
+    CHECK(choose_panels(1000, 2 * mib / 8 - 1, 1000 * 300, 8, 0.9) == 1);  // x fits the cache
+    CHECK(choose_panels(0, 0, 0, 8, 0) == 1);
+
+    const std::string own = fmt::format("own csr rows (OpenMP, {})", cpu::name(cpu::best_instruction_set()));
+    const auto scattered = matrix_with_rows(std::vector<std::int64_t>(2000, 40), 300000, 111);
+    const OperatorPlan plan = make_rig<double>(scattered, {})->plan();
+    CHECK(plan.forward == own + ", 3 column panels");
+    CHECK(plan.adjoint == own + " of A^T, 16-bit columns");
+    const std::int64_t nnz = scattered->nnz();
+    const std::int64_t copies = 12 * nnz + 3 * 8 * 2001;
+    CHECK(plan.bytes == scattered->bytes() + copies + 10 * nnz + 2 * cpu::kPadding + 8 * 300001);
+    CHECK(make_rig<double>(scattered, with(StorageKind::single))->plan().forward == own);
+
+    std::vector<std::int64_t> rows, columns;  // as many columns, but near one another
+    for (std::int64_t i = 0; i < 2000; ++i) {
+        for (std::int64_t k = 0; k < 40; ++k) {
+            rows.push_back(i);
+            columns.push_back(140 * i + k);
+        }
+    }
+    const auto banded = share(CsrMatrix::from_coo(2000, 300000, rows, columns, random_vector(80000, 112)));
+    CHECK(make_rig<double>(banded, {})->plan().forward == own);
 }
 
 TEST_CASE("cpu operator: repeats are bit-identical") {

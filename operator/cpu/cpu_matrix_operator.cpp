@@ -16,7 +16,7 @@ template <class T>
 class CpuMatrixOperator final : public MatrixOperator<T> {
   public:
     CpuMatrixOperator(std::shared_ptr<const CsrMatrix> a, const OperatorOptions& options, const cpu::Kernels& kernels)
-        : a_(std::move(a)), exponent_(options.exponent), set_(kernels.set) {
+        : a_(std::move(a)), exponent_(options.exponent) {
         if (options.spmv == SpmvKind::cusparse) throw InputError("cuSPARSE products need a GPU: this operator is on the CPU");
         plan_.storage = options.storage;
         if (options.storage == StorageKind::automatic) {
@@ -27,19 +27,19 @@ class CpuMatrixOperator final : public MatrixOperator<T> {
         } else {
             plan_.storage_reason = "asked for";
         }
-        const std::string own = fmt::format("own csr rows (OpenMP, {})", cpu::name(set_));
+        const std::string own = fmt::format("own csr rows (OpenMP, {})", cpu::name(kernels.set));
         if (plan_.storage == StorageKind::dual) {
-            forward_ = cpu::RowStorage<T>(*a_, exponent_, kernels.narrowing, cpu::Sharing::in_place);
+            forward_ = cpu::RowStorage<T>(*a_, exponent_, kernels, cpu::Sharing::in_place);
             transposed_ = a_->transposed();
-            adjoint_ = cpu::RowStorage<T>(*transposed_, exponent_, kernels.narrowing, cpu::Sharing::copied);
+            adjoint_ = cpu::RowStorage<T>(*transposed_, exponent_, kernels, cpu::Sharing::copied);
             if (!adjoint_.reads_matrix()) transposed_.reset();
-            plan_.adjoint = own + " of A^T" + adjoint_.narrowed();
+            plan_.adjoint = own + " of A^T" + adjoint_.words();
         } else {
             // The memory is short, or the products are few: one form of A that both read.
-            forward_ = cpu::RowStorage<T>(*a_, exponent_, cpu::Narrowing::none, cpu::Sharing::in_place);
+            forward_ = cpu::RowStorage<T>(*a_, exponent_, {kernels.set, cpu::Narrowing::none, 1}, cpu::Sharing::in_place);
             plan_.adjoint = "own csr row panels (OpenMP)";
         }
-        plan_.forward = own + forward_.narrowed();
+        plan_.forward = own + forward_.words();
         plan_.bytes = a_->bytes() + forward_.bytes() + adjoint_.bytes() + (transposed_ ? transposed_->bytes() : 0);
     }
 
@@ -50,12 +50,12 @@ class CpuMatrixOperator final : public MatrixOperator<T> {
     const OperatorPlan& plan() const override { return plan_; }
 
     void apply(Scalar<T> a, const T* x, Scalar<T> b, T* y, Workspace&, NormPartials* norm) const override {
-        cpu::csr_apply<T>(forward_.chunks(), set_, *a.wide, x, *b.wide, y, norm);
+        forward_.apply(*a.wide, x, *b.wide, y, norm);
     }
 
     void apply_adjoint(Scalar<T> a, const T* x, Scalar<T> b, T* y, Workspace& workspace, NormPartials* norm) const override {
         if (plan_.storage == StorageKind::dual) {
-            cpu::csr_apply<T>(adjoint_.chunks(), set_, *a.wide, x, *b.wide, y, norm);
+            adjoint_.apply(*a.wide, x, *b.wide, y, norm);
             return;
         }
         HostBuffer<T>& panels = static_cast<PanelWorkspace&>(workspace).panels;
@@ -73,7 +73,6 @@ class CpuMatrixOperator final : public MatrixOperator<T> {
 
     std::shared_ptr<const CsrMatrix> a_;
     int exponent_;
-    cpu::InstructionSet set_;
     cpu::RowStorage<T> forward_;
     cpu::RowStorage<T> adjoint_;
     std::optional<CsrMatrix> transposed_;  // while adjoint_ reads it
