@@ -1,9 +1,13 @@
 // The operator suite on the CPU.
+#include <fmt/format.h>
 #include <omp.h>
 
+#include <algorithm>
 #include <numeric>
+#include <string>
 
 #include "memory/error.hpp"
+#include "operator/cpu/row_storage.hpp"
 #include "operator/function_operator.hpp"
 #include "operator/stacked_operator.hpp"
 #include "operator_suite.hpp"
@@ -16,8 +20,7 @@ namespace {
 template <class T>
 class CpuRig final : public Rig<T> {
   public:
-    CpuRig(std::shared_ptr<const CsrMatrix> a, const OperatorOptions& options)
-        : operator_(make_cpu_operator<T>(std::move(a), options)), workspace_(operator_->make_workspace(nullptr)) {}
+    explicit CpuRig(std::unique_ptr<MatrixOperator<T>> op) : operator_(std::move(op)), workspace_(operator_->make_workspace(nullptr)) {}
     double product(bool adjoint, double a, const std::vector<T>& x, double b, std::vector<T>& y, bool misalign) override {
         std::vector<T> shifted_x(x.size() + 1), shifted_y(y.size() + 1);
         const std::size_t shift = misalign ? 1 : 0;
@@ -40,7 +43,52 @@ class CpuRig final : public Rig<T> {
 
 template <class T>
 std::unique_ptr<Rig<T>> make_rig(std::shared_ptr<const CsrMatrix> a, const OperatorOptions& options) {
-    return std::make_unique<CpuRig<T>>(std::move(a), options);
+    return std::make_unique<CpuRig<T>>(make_cpu_operator<T>(std::move(a), options));
+}
+
+// The operator with kernels that this CPU would not choose.
+template <class T, cpu::InstructionSet set, cpu::Narrowing narrowing, std::int64_t panels>
+std::unique_ptr<Rig<T>> make_forced(std::shared_ptr<const CsrMatrix> a, const OperatorOptions& options) {
+    return std::make_unique<CpuRig<T>>(cpu::make_operator<T>(std::move(a), options, {set, narrowing, panels}));
+}
+
+// All that must hold of the kernels of one set of instructions, on the forms that a matrix can have in memory.
+template <class T, cpu::InstructionSet set>
+void suite_instruction_set() {
+    if (set > cpu::best_instruction_set()) {
+        MESSAGE("skipped: this CPU has no " << cpu::name(set));
+        return;
+    }
+    const OperatorOptions dual{.storage = StorageKind::dual};
+    using enum cpu::Narrowing;
+    const MakeRig<T> forms[] = {make_forced<T, set, none, 1>, make_forced<T, set, lossless, 1>, make_forced<T, set, none, 3>,
+                                make_forced<T, set, lossless, 3>};
+    for (MakeRig<T> make : forms) {
+        suite_products<T>(make, dual);
+        suite_products<T>(make, dual, Values::exact_in_fp32);
+        suite_repeats<T>(make, dual, 4);
+        suite_adjoint<T>(make, dual);
+        suite_exponent<T>(make, dual);
+        suite_nonfinite<T>(make, dual);
+    }
+    suite_products<T>(forms[1], {.storage = StorageKind::single});
+    // Narrowing changes no bit.
+    for (const ShapeCase& shape : shape_cases()) {
+        CAPTURE(shape.name);
+        for (const auto& a : {shape.a, rounded_to_fp32(*shape.a)}) {
+            for (std::size_t panels : {0, 2}) {
+                const auto plain = forms[panels](a, dual);
+                const auto narrowed = forms[panels + 1](a, dual);
+                for (bool adjoint : {false, true}) {
+                    const auto x = narrow<T>(random_vector(adjoint ? a->rows() : a->cols(), 23));
+                    auto y = narrow<T>(random_vector(adjoint ? a->cols() : a->rows(), 24));
+                    auto z = y;
+                    CHECK(plain->product(adjoint, 1.75, x, -0.5, y) == narrowed->product(adjoint, 1.75, x, -0.5, z));
+                    CHECK(y == z);
+                }
+            }
+        }
+    }
 }
 
 OperatorOptions with(StorageKind storage) {
@@ -55,6 +103,89 @@ TEST_CASE("cpu operator: products fp64 dual") { suite_products<double>(make_rig<
 TEST_CASE("cpu operator: products fp32 dual") { suite_products<float>(make_rig<float>, with(StorageKind::dual)); }
 TEST_CASE("cpu operator: products fp64 single") { suite_products<double>(make_rig<double>, with(StorageKind::single)); }
 TEST_CASE("cpu operator: products fp32 single") { suite_products<float>(make_rig<float>, with(StorageKind::single)); }
+TEST_CASE("cpu operator: portable kernels fp64") { suite_instruction_set<double, cpu::InstructionSet::portable>(); }
+TEST_CASE("cpu operator: portable kernels fp32") { suite_instruction_set<float, cpu::InstructionSet::portable>(); }
+TEST_CASE("cpu operator: avx2 kernels fp64") { suite_instruction_set<double, cpu::InstructionSet::avx2>(); }
+TEST_CASE("cpu operator: avx2 kernels fp32") { suite_instruction_set<float, cpu::InstructionSet::avx2>(); }
+TEST_CASE("cpu operator: avx512 kernels fp64") { suite_instruction_set<double, cpu::InstructionSet::avx512>(); }
+TEST_CASE("cpu operator: avx512 kernels fp32") { suite_instruction_set<float, cpu::InstructionSet::avx512>(); }
+
+TEST_CASE("cpu operator: what is narrowed, in words and in bytes") {
+    const std::string own = fmt::format("own csr rows (OpenMP, {})", cpu::name(cpu::best_instruction_set()));
+    const auto near = matrix_with_rows(random_lengths(5000, 1, 9, 101), 700, 101);
+    const std::int64_t nnz = near->nnz(), pad = 2 * cpu::kPadding;
+    const std::int64_t offsets = 8 * 5001, offsets_of_adjoint = 8 * 701;
+
+    // Random values: the forward product reads the values in place.
+    const OperatorPlan columns = make_rig<double>(near, {})->plan();
+    CHECK(columns.forward == own + ", 16-bit columns");
+    CHECK(columns.adjoint == own + " of A^T, 16-bit columns");
+    CHECK(columns.bytes == (12 * nnz + offsets) + (2 * nnz + pad) + (10 * nnz + pad + offsets_of_adjoint));
+
+    const OperatorPlan both = make_rig<double>(rounded_to_fp32(*near), {})->plan();
+    CHECK(both.forward == own + ", 16-bit columns, values exact in fp32");
+    CHECK(both.bytes == (12 * nnz + offsets) + (6 * nnz + pad) + (6 * nnz + pad + offsets_of_adjoint));
+
+    const OperatorPlan single = make_rig<double>(rounded_to_fp32(*near), with(StorageKind::single))->plan();
+    CHECK(single.forward == own);
+    CHECK(single.bytes == near->bytes());
+
+    // fp32: the values are its own in any case.
+    const OperatorPlan fp32 = make_rig<float>(near, {})->plan();
+    CHECK(fp32.forward == own + ", 16-bit columns");
+    CHECK(fp32.bytes == (12 * nnz + offsets) + (6 * nnz + pad) + (6 * nnz + pad + offsets_of_adjoint));
+
+    // One value that fp32 cannot hold; one that it can hold only before the scaling.
+    const auto one = [](double value) {
+        return share(CsrMatrix::from_coo(2, 70000, std::vector<std::int64_t>{0, 0, 1}, std::vector<std::int64_t>{0, 69999, 3},
+                                         std::vector<double>{0.5, value, 2.0}));
+    };
+    CHECK(make_rig<double>(one(0.1), {})->plan().forward == own);
+    CHECK(make_rig<double>(one(0x1p-120), {})->plan().forward == own + ", values exact in fp32");
+    CHECK(make_rig<double>(one(0x1p-120), {.exponent = -60})->plan().forward == own);
+    CHECK(make_rig<double>(one(0x1p-180), {.exponent = 60})->plan().forward == own + ", values exact in fp32");
+
+    // Columns too far apart in some rows.
+    const auto shapes = shape_cases();
+    const auto mixed = std::find_if(shapes.begin(), shapes.end(), [](const ShapeCase& s) { return s.name == "near columns and far ones"; });
+    REQUIRE(mixed != shapes.end());
+    const std::string words = make_rig<double>(mixed->a, {})->plan().forward;
+    CAPTURE(words);
+    CHECK(words.starts_with(own + ", 16-bit columns for "));
+    CHECK(words.ends_with(" % of the entries"));
+}
+
+TEST_CASE("cpu operator: panels of columns where x is long and gathered from all over") {
+    using cpu::choose_panels;
+    const std::int64_t mib = 1 << 20;
+    CHECK(choose_panels(1000, 10 * mib / 8, 1000 * 30, 8, 0.9) == 10);
+    CHECK(choose_panels(1000, 10 * mib / 4, 1000 * 30, 4, 0.9) == 10);
+    CHECK(choose_panels(1000, 10 * mib / 8, 1000 * 30 - 1, 8, 0.9) == 1);  // too few entries a row
+    CHECK(choose_panels(1000, 10 * mib / 8, 1000 * 300, 8, 0.2) == 1);     // near columns
+    CHECK(choose_panels(1000, 2 * mib / 8 - 1, 1000 * 300, 8, 0.9) == 1);  // x fits the cache
+    CHECK(choose_panels(0, 0, 0, 8, 0) == 1);
+
+    const std::string own = fmt::format("own csr rows (OpenMP, {})", cpu::name(cpu::best_instruction_set()));
+    const auto scattered = matrix_with_rows(std::vector<std::int64_t>(2000, 40), 300000, 111);
+    const OperatorPlan plan = make_rig<double>(scattered, {})->plan();
+    CHECK(plan.forward == own + ", 3 column panels");
+    CHECK(plan.adjoint == own + " of A^T, 16-bit columns");
+    const std::int64_t nnz = scattered->nnz();
+    const std::int64_t copies = 12 * nnz + 3 * 8 * 2001;
+    CHECK(plan.bytes == scattered->bytes() + copies + 10 * nnz + 2 * cpu::kPadding + 8 * 300001);
+    CHECK(make_rig<double>(scattered, with(StorageKind::single))->plan().forward == own);
+
+    std::vector<std::int64_t> rows, columns;  // as many columns, but near one another
+    for (std::int64_t i = 0; i < 2000; ++i) {
+        for (std::int64_t k = 0; k < 40; ++k) {
+            rows.push_back(i);
+            columns.push_back(140 * i + k);
+        }
+    }
+    const auto banded = share(CsrMatrix::from_coo(2000, 300000, rows, columns, random_vector(80000, 112)));
+    CHECK(make_rig<double>(banded, {})->plan().forward == own);
+}
+
 TEST_CASE("cpu operator: repeats are bit-identical") {
     suite_repeats<double>(make_rig<double>, with(StorageKind::dual), 20);
     suite_repeats<float>(make_rig<float>, with(StorageKind::single), 20);

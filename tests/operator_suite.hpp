@@ -118,6 +118,17 @@ inline std::vector<ShapeCase> shape_cases() {
         for (std::size_t i = 0; i < lengths.size(); ++i) lengths[i] = static_cast<std::int64_t>(i * i / 2);
         return matrix_with_rows(lengths, 5003, 9);
     }());
+    add("near columns and far ones", [] {  // rows of neighbouring columns, then rows across all of them
+        const std::int64_t m = 30000, n = 200000;
+        std::vector<std::int64_t> rows, columns;
+        for (std::int64_t i = 0; i < m; ++i) {
+            for (std::int64_t k = 0; k < 2 + i % 5; ++k) {
+                rows.push_back(i);
+                columns.push_back(i < 27000 ? 6 * i + k * k : (i * 7919 + k * 40009) % n);
+            }
+        }
+        return share(CsrMatrix::from_coo(m, n, rows, columns, random_vector(static_cast<std::int64_t>(rows.size()), 12)));
+    }());
     add("tall", matrix_with_rows(random_lengths(6000, 1, 6, 10), 77, 10));
     add("wide", share(matrix_with_rows(random_lengths(6000, 1, 6, 11), 77, 11)->transposed()));
     return cases;
@@ -163,10 +174,24 @@ std::vector<T> narrow(const std::vector<double>& v) {
     return std::vector<T>(v.begin(), v.end());
 }
 
+// a with its values rounded to fp32, for operators that store those in fewer bytes.
+inline std::shared_ptr<const CsrMatrix> rounded_to_fp32(const CsrMatrix& a) {
+    HostBuffer<std::int64_t> offsets(a.rows() + 1);
+    HostBuffer<std::int32_t> columns(a.nnz());
+    HostBuffer<double> values(a.nnz());
+    std::copy_n(a.offsets(), a.rows() + 1, offsets.begin());
+    std::copy_n(a.columns(), a.nnz(), columns.begin());
+    for (std::int64_t k = 0; k < a.nnz(); ++k) values[k] = static_cast<double>(static_cast<float>(a.values()[k]));
+    return share(CsrMatrix::from_csr(a.rows(), a.cols(), std::move(offsets), std::move(columns), std::move(values)));
+}
+
+enum class Values { full_mantissa, exact_in_fp32 };
+
 // All shapes, both directions, b = 0 with y full of NaN, b != 0.
 template <class T>
-void suite_products(MakeRig<T> make, const OperatorOptions& options) {
-    for (const ShapeCase& shape : shape_cases()) {
+void suite_products(MakeRig<T> make, const OperatorOptions& options, Values values = Values::full_mantissa) {
+    for (ShapeCase& shape : shape_cases()) {
+        if (values == Values::exact_in_fp32) shape.a = rounded_to_fp32(*shape.a);
         CAPTURE(shape.name);
         const auto rig = make(shape.a, options);
         for (bool adjoint : {false, true}) {
@@ -217,6 +242,46 @@ void suite_repeats(MakeRig<T> make, const OperatorOptions& options, int repeats)
         REQUIRE(z == z_first);
         REQUIRE(ys == y_squares);
         REQUIRE(zs == z_squares);
+    }
+}
+
+// A NaN or an infinity in x reaches the rows that have an entry there, and no other; the sum of squares is then no number, or infinite.
+template <class T>
+void suite_nonfinite(MakeRig<T> make, const OperatorOptions& options) {
+    for (std::int64_t longest : {3, 9, 40}) {
+        CAPTURE(longest);
+        const auto a = matrix_with_rows(random_lengths(203, 0, longest, 91), 89, 91);
+        const auto rig = make(a, options);
+        for (bool adjoint : {false, true}) {
+            CAPTURE(adjoint);
+            const CsrMatrix op = adjoint ? a->transposed() : a->clone();
+            for (const T special : {std::numeric_limits<T>::quiet_NaN(), std::numeric_limits<T>::infinity()}) {
+                for (const std::int64_t place : {std::int64_t{0}, op.cols() / 2, op.cols() - 1}) {
+                    auto x = narrow<T>(random_vector(op.cols(), 92));
+                    x[static_cast<std::size_t>(place)] = special;
+                    std::vector<T> y(static_cast<std::size_t>(op.rows()));
+                    const double squares = rig->product(adjoint, 1.0, x, 0.0, y);
+                    bool any = false;
+                    for (std::int64_t i = 0; i < op.rows(); ++i) {
+                        const auto* begin = op.columns() + op.offsets()[i];
+                        const auto* end = op.columns() + op.offsets()[i + 1];
+                        const auto* at = std::find(begin, end, place);
+                        const T value = y[static_cast<std::size_t>(i)];
+                        if (at == end) {
+                            CHECK(std::isfinite(value));
+                        } else if (std::isnan(special)) {
+                            CHECK(std::isnan(value));
+                        } else {
+                            CHECK(value == (op.values()[at - op.columns()] > 0 ? special : -special));
+                        }
+                        any = any || at != end;
+                    }
+                    REQUIRE(any);
+                    CHECK(std::isnan(squares) == std::isnan(special));
+                    CHECK(!std::isfinite(squares));
+                }
+            }
+        }
     }
 }
 

@@ -1,43 +1,24 @@
 // The matrix operator in host memory.
 #include <fmt/format.h>
 
-#include <cmath>
+#include <optional>
+#include <string>
 #include <utility>
 
 #include "memory/error.hpp"
-#include "operator/cpu/csr_kernels.hpp"
+#include "operator/cpu/row_storage.hpp"
 #include "operator/matrix_operator.hpp"
 
 namespace lsmr {
 namespace {
 
-// One stored orientation: arrays of its own, or those of the host matrix.
-template <class T>
-struct Orientation {
-    HostBuffer<T> own_values;
-    CsrMatrix own_matrix;
-    cpu::CsrView<T> view;
-    std::vector<std::int64_t> chunks;
-
-    void set(const CsrMatrix& a, int exponent) {
-        view = {a.rows(), a.cols(), a.offsets(), a.columns(), nullptr};
-        if constexpr (std::is_same_v<T, double>) {
-            if (exponent == 0) view.values = a.values();
-        }
-        if (view.values == nullptr) {
-            own_values = HostBuffer<T>(a.nnz());
-#pragma omp parallel for schedule(static)
-            for (std::int64_t k = 0; k < a.nnz(); ++k) own_values[k] = static_cast<T>(std::ldexp(a.values()[k], exponent));
-            view.values = own_values.data();
-        }
-        chunks = cpu::balanced_chunks(a.rows(), a.offsets());
-    }
-};
-
 template <class T>
 class CpuMatrixOperator final : public MatrixOperator<T> {
   public:
-    CpuMatrixOperator(std::shared_ptr<const CsrMatrix> a, const OperatorOptions& options) : options_(options) { build(std::move(a)); }
+    CpuMatrixOperator(std::shared_ptr<const CsrMatrix> a, const OperatorOptions& options, const cpu::Kernels& kernels)
+        : options_(options), kernels_(kernels) {
+        build(std::move(a));
+    }
 
     void update(std::shared_ptr<const CsrMatrix> a) override {
         if (a->rows() != rows() || a->cols() != cols()) {
@@ -51,9 +32,16 @@ class CpuMatrixOperator final : public MatrixOperator<T> {
   private:
     void build(std::shared_ptr<const CsrMatrix> a) {
         const OperatorOptions& options = options_;
+        cpu::Kernels kernels = kernels_;
+        if (options.narrow == NarrowKind::none) kernels.narrowing = cpu::Narrowing::none;
+        if (options.narrow == NarrowKind::fp32_values) throw InputError("values rounded to fp32 under fp64 vectors need a GPU: this operator is on the CPU");
+        for (const auto& forced : {options.forward, options.adjoint}) {
+            if (forced) throw InputError(fmt::format("the kernel {} needs a GPU: this operator is on the CPU", text(*forced)));
+        }
         a_ = std::move(a);
         forward_ = {};
         adjoint_ = {};
+        transposed_.reset();
         plan_ = {};
         if (options.spmv == SpmvKind::cusparse) throw InputError("cuSPARSE products need a GPU: this operator is on the CPU");
         plan_.storage = options.storage;
@@ -65,16 +53,20 @@ class CpuMatrixOperator final : public MatrixOperator<T> {
         } else {
             plan_.storage_reason = "asked for";
         }
-        forward_.set(*a_, options.exponent);
-        plan_.forward = "own csr rows (OpenMP)";
+        const std::string own = fmt::format("own csr rows (OpenMP, {})", cpu::name(kernels.set));
         if (plan_.storage == StorageKind::dual) {
-            adjoint_.own_matrix = a_->transposed();
-            adjoint_.set(adjoint_.own_matrix, options.exponent);
-            plan_.adjoint = "own csr rows of A^T (OpenMP)";
+            forward_ = cpu::RowStorage<T>(*a_, options.exponent, kernels, cpu::Sharing::in_place);
+            transposed_ = a_->transposed();
+            adjoint_ = cpu::RowStorage<T>(*transposed_, options.exponent, kernels, cpu::Sharing::copied);
+            if (!adjoint_.reads_matrix()) transposed_.reset();
+            plan_.adjoint = own + " of A^T" + adjoint_.words();
         } else {
+            // The memory is short, or the products are few: one form of A that both read.
+            forward_ = cpu::RowStorage<T>(*a_, options.exponent, {kernels.set, cpu::Narrowing::none, 1}, cpu::Sharing::in_place);
             plan_.adjoint = "own csr row panels (OpenMP)";
         }
-        plan_.bytes = a_->bytes() + adjoint_.own_matrix.bytes() + forward_.own_values.bytes() + adjoint_.own_values.bytes();
+        plan_.forward = own + forward_.words();
+        plan_.bytes = a_->bytes() + forward_.bytes() + adjoint_.bytes() + (transposed_ ? transposed_->bytes() : 0);
     }
 
   public:
@@ -86,17 +78,18 @@ class CpuMatrixOperator final : public MatrixOperator<T> {
     const OperatorPlan& plan() const override { return plan_; }
 
     void apply(Scalar<T> a, const T* x, Scalar<T> b, T* y, Workspace&, NormPartials* norm) const override {
-        cpu::csr_apply(forward_.view, forward_.chunks, *a.wide, x, *b.wide, y, norm);
+        forward_.apply(*a.wide, x, *b.wide, y, norm);
     }
 
     void apply_adjoint(Scalar<T> a, const T* x, Scalar<T> b, T* y, Workspace& workspace, NormPartials* norm) const override {
         if (plan_.storage == StorageKind::dual) {
-            cpu::csr_apply(adjoint_.view, adjoint_.chunks, *a.wide, x, *b.wide, y, norm);
+            adjoint_.apply(*a.wide, x, *b.wide, y, norm);
             return;
         }
         HostBuffer<T>& panels = static_cast<PanelWorkspace&>(workspace).panels;
         if (panels.size() == 0) panels = HostBuffer<T>(cpu::kPanels * cols());
-        cpu::csr_apply_adjoint(forward_.view, *a.wide, x, *b.wide, y, panels.data(), norm);
+        const cpu::CsrView<T> view{rows(), cols(), a_->offsets(), a_->columns(), forward_.values()};
+        cpu::csr_apply_adjoint(view, *a.wide, x, *b.wide, y, panels.data(), norm);
     }
 
     std::unique_ptr<Workspace> make_workspace(CudaContext*) const override { return std::make_unique<PanelWorkspace>(); }
@@ -108,19 +101,31 @@ class CpuMatrixOperator final : public MatrixOperator<T> {
 
     std::shared_ptr<const CsrMatrix> a_;
     OperatorOptions options_;
+    cpu::Kernels kernels_;
     std::int64_t version_ = 0;
-    Orientation<T> forward_;
-    Orientation<T> adjoint_;
+    cpu::RowStorage<T> forward_;
+    cpu::RowStorage<T> adjoint_;
+    std::optional<CsrMatrix> transposed_;  // while adjoint_ reads it
     OperatorPlan plan_;
 };
 
 }  // namespace
 
 template <class T>
-std::unique_ptr<MatrixOperator<T>> make_cpu_operator(std::shared_ptr<const CsrMatrix> a, const OperatorOptions& options) {
-    return std::make_unique<CpuMatrixOperator<T>>(std::move(a), options);
+std::unique_ptr<MatrixOperator<T>> cpu::make_operator(std::shared_ptr<const CsrMatrix> a, const OperatorOptions& options,
+                                                      const Kernels& kernels) {
+    return std::make_unique<CpuMatrixOperator<T>>(std::move(a), options, kernels);
 }
-template std::unique_ptr<MatrixOperator<double>> make_cpu_operator(std::shared_ptr<const CsrMatrix>, const OperatorOptions&);
-template std::unique_ptr<MatrixOperator<float>> make_cpu_operator(std::shared_ptr<const CsrMatrix>, const OperatorOptions&);
+template <class T>
+std::unique_ptr<MatrixOperator<T>> make_cpu_operator(std::shared_ptr<const CsrMatrix> a, const OperatorOptions& options) {
+    return cpu::make_operator<T>(std::move(a), options, {});
+}
+
+#define LSMR_INSTANTIATE(T)                                                                                                                  \
+    template std::unique_ptr<MatrixOperator<T>> cpu::make_operator(std::shared_ptr<const CsrMatrix>, const OperatorOptions&, const Kernels&); \
+    template std::unique_ptr<MatrixOperator<T>> make_cpu_operator(std::shared_ptr<const CsrMatrix>, const OperatorOptions&);
+LSMR_INSTANTIATE(double)
+LSMR_INSTANTIATE(float)
+#undef LSMR_INSTANTIATE
 
 }  // namespace lsmr

@@ -1,6 +1,9 @@
 #include "operator/cpu/csr_kernels.hpp"
 
 #include <algorithm>
+#include <type_traits>
+
+#include "operator/cpu/block_sum.hpp"
 
 namespace lsmr::cpu {
 namespace {
@@ -8,39 +11,21 @@ namespace {
 // Entries of work: large beside the start of a chunk or of a team of threads, small beside a cache. Less than this runs on one thread.
 constexpr std::int64_t kSerialWork = 32 * 1024;
 
-// A sum formed in blocks, so that its rounding does not grow with the number of terms: errors in norms cost orthogonality.
-class BlockSum {
-  public:
-    void add(double value) {
-        block_ += value;
-        if (++count_ == kBlock) {
-            total_ += block_;
-            block_ = 0;
-            count_ = 0;
-        }
-    }
-    double value() const { return total_ + block_; }
-
-  private:
-    static constexpr int kBlock = 64;
-    double total_ = 0;
-    double block_ = 0;
-    int count_ = 0;
-};
-
-// Four sums, so that the additions of a row do not wait for each other; combined in a fixed order.
+// The chunk's product with the kernel for its types.
 template <class T>
-T row_product(const std::int32_t* columns, const T* values, std::int64_t begin, std::int64_t end, const T* x) {
-    T s0 = 0, s1 = 0, s2 = 0, s3 = 0;
-    std::int64_t k = begin;
-    for (; k + 4 <= end; k += 4) {
-        s0 += values[k] * x[columns[k]];
-        s1 += values[k + 1] * x[columns[k + 1]];
-        s2 += values[k + 2] * x[columns[k + 2]];
-        s3 += values[k + 3] * x[columns[k + 3]];
+double chunk_apply(const RowChunk<T>& chunk, InstructionSet set, T a, const T* x, T b, T* y) {
+    const auto run = [&]<class V, class C>(const V* values, const C* columns, const T* x_first) {
+        const RowBlock<T, V, C> block{chunk.rows, chunk.offsets, columns, values};
+        return rows_kernel<T, V, C>(set)(block, a, x_first, b, y + chunk.first_row);
+    };
+    const auto with_values = [&](const auto* values) {
+        if (chunk.short_columns) return run(values, chunk.short_columns, x + chunk.first_column);
+        return run(values, chunk.columns, x);
+    };
+    if constexpr (std::is_same_v<T, double>) {
+        if (chunk.short_values) return with_values(chunk.short_values);
     }
-    for (; k < end; ++k) s0 += values[k] * x[columns[k]];
-    return (s0 + s1) + (s2 + s3);
+    return with_values(chunk.values);
 }
 
 }  // namespace
@@ -74,26 +59,36 @@ VectorChunks::VectorChunks(std::int64_t n) {
     length = (n + count - 1) / count;
 }
 
+const char* name(InstructionSet set) {
+    switch (set) {
+        case InstructionSet::portable: return "portable";
+        case InstructionSet::avx2: return "avx2";
+        case InstructionSet::avx512: return "avx512";
+    }
+    return "";
+}
+
+template <class T>
+void csr_apply(std::span<const RowChunk<T>> chunks, InstructionSet set, double a, const T* x, double b, T* y, NormPartials* norm) {
+    const auto count = static_cast<std::int64_t>(chunks.size());
+    double* sums = norm ? norm->sums + norm->count : nullptr;
+    for_each_chunk(count, [&](std::int64_t c) {
+        const double sum = chunk_apply(chunks[static_cast<std::size_t>(c)], set, static_cast<T>(a), x, static_cast<T>(b), y);
+        if (sums) sums[c] = sum;
+    });
+    if (norm) norm->count += static_cast<std::int32_t>(count);
+}
+
 template <class T>
 void csr_apply(const CsrView<T>& matrix, const std::vector<std::int64_t>& chunks, double a, const T* x, double b, T* y,
                NormPartials* norm) {
-    const T a_t = static_cast<T>(a);
-    const T b_t = static_cast<T>(b);
-    const auto count = static_cast<std::int64_t>(chunks.size()) - 1;
-    double* sums = norm ? norm->sums + norm->count : nullptr;
-#pragma omp parallel for schedule(dynamic, 1) if (count > 1)
-    for (std::int64_t c = 0; c < count; ++c) {
-        BlockSum sum;
-        const std::int64_t end = chunks[static_cast<std::size_t>(c) + 1];
-        for (std::int64_t i = chunks[static_cast<std::size_t>(c)]; i < end; ++i) {
-            const T product = a_t * row_product(matrix.columns, matrix.values, matrix.offsets[i], matrix.offsets[i + 1], x);
-            const T value = b_t != T(0) ? product + b_t * y[i] : product;
-            y[i] = value;
-            sum.add(static_cast<double>(value) * static_cast<double>(value));
-        }
-        if (sums) sums[c] = sum.value();
+    std::vector<RowChunk<T>> rows(chunks.size() - 1);
+    for (std::size_t c = 0; c < rows.size(); ++c) {
+        const std::int64_t k = matrix.offsets[chunks[c]];
+        rows[c] = {.first_row = chunks[c], .rows = chunks[c + 1] - chunks[c], .offsets = matrix.offsets + chunks[c],
+                   .columns = matrix.columns + k, .values = matrix.values + k};
     }
-    if (norm) norm->count += static_cast<std::int32_t>(count);
+    csr_apply<T>(rows, best_instruction_set(), a, x, b, y, norm);
 }
 
 template <class T>
@@ -133,9 +128,12 @@ void csr_apply_adjoint(const CsrView<T>& matrix, double a, const T* x, double b,
     if (norm) norm->count += static_cast<std::int32_t>(chunks.count);
 }
 
-template void csr_apply(const CsrView<double>&, const std::vector<std::int64_t>&, double, const double*, double, double*, NormPartials*);
-template void csr_apply(const CsrView<float>&, const std::vector<std::int64_t>&, double, const float*, double, float*, NormPartials*);
-template void csr_apply_adjoint(const CsrView<double>&, double, const double*, double, double*, double*, NormPartials*);
-template void csr_apply_adjoint(const CsrView<float>&, double, const float*, double, float*, float*, NormPartials*);
+#define LSMR_INSTANTIATE(T)                                                                                                            \
+    template void csr_apply(std::span<const RowChunk<T>>, InstructionSet, double, const T*, double, T*, NormPartials*);                \
+    template void csr_apply(const CsrView<T>&, const std::vector<std::int64_t>&, double, const T*, double, T*, NormPartials*);          \
+    template void csr_apply_adjoint(const CsrView<T>&, double, const T*, double, T*, T*, NormPartials*);
+LSMR_INSTANTIATE(double)
+LSMR_INSTANTIATE(float)
+#undef LSMR_INSTANTIATE
 
 }  // namespace lsmr::cpu

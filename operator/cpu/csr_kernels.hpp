@@ -2,9 +2,15 @@
 // for any of them.
 #pragma once
 
+#include <algorithm>
+#include <atomic>
 #include <cstdint>
+#include <span>
 #include <vector>
 
+#include <omp.h>
+
+#include "operator/cpu/csr_rows.hpp"
 #include "operator/linear_operator.hpp"
 
 namespace lsmr::cpu {
@@ -21,7 +27,50 @@ struct CsrView {
 // First rows of the chunks, and the end: at most kMaxPartials chunks of about equal work.
 std::vector<std::int64_t> balanced_chunks(std::int64_t rows, const std::int64_t* offsets);
 
-// y <- a A x + b y, row by row; chunks from balanced_chunks(). One partial of ||y||^2 a chunk.
+// f(chunk) for every chunk below count. A thread takes its own share from the front, the same in every loop, so that it finds in its
+// memory what it wrote first; then it helps the others.
+template <class F>
+void for_each_chunk(std::int64_t count, const F& f) {
+    const auto threads = static_cast<std::int64_t>(omp_get_max_threads());
+    if (count < 2 || threads < 2) {
+        for (std::int64_t c = 0; c < count; ++c) f(c);
+        return;
+    }
+    struct alignas(64) Share {  // a cache line each
+        std::atomic<std::int64_t> next;
+    };
+    std::vector<Share> shares(static_cast<std::size_t>(threads));
+    const auto share_begin = [&](std::int64_t t) { return count * t / threads; };
+    for (std::int64_t t = 0; t < threads; ++t) shares[static_cast<std::size_t>(t)].next = share_begin(t);
+#pragma omp parallel
+    {
+        for (std::int64_t i = 0; i < threads; ++i) {
+            const std::int64_t t = (omp_get_thread_num() + i) % threads;
+            const std::int64_t end = share_begin(t + 1);
+            std::atomic<std::int64_t>& next = shares[static_cast<std::size_t>(t)].next;
+            for (std::int64_t c = next++; c < end; c = next++) f(c);
+        }
+    }
+}
+
+// A chunk of rows as it is stored. Columns are those of the matrix, or 16-bit ones that count from first_column and are followed by
+// kPadding more; values are of type T or, where T is double and all are exact in it, float. What is not used is null.
+template <class T>
+struct RowChunk {
+    std::int64_t first_row = 0;
+    std::int64_t rows = 0;
+    const std::int64_t* offsets = nullptr;  // of its rows, into the whole matrix; columns and values are those of the chunk
+    const std::int32_t* columns = nullptr;
+    const std::uint16_t* short_columns = nullptr;
+    std::int32_t first_column = 0;
+    const T* values = nullptr;
+    const float* short_values = nullptr;
+};
+
+// y <- a A x + b y, row by row. One partial of ||y||^2 a chunk.
+template <class T>
+void csr_apply(std::span<const RowChunk<T>> chunks, InstructionSet set, double a, const T* x, double b, T* y, NormPartials* norm);
+// The same for a view; chunks from balanced_chunks().
 template <class T>
 void csr_apply(const CsrView<T>& matrix, const std::vector<std::int64_t>& chunks, double a, const T* x, double b, T* y,
                NormPartials* norm);

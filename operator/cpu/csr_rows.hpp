@@ -1,0 +1,56 @@
+// The inner loops of the CSR products, one a set of instructions: y <- a A x + b y for a block of neighbouring rows.
+//
+// Bits: a set of instructions fixes how many partial sums a row has and in which order they are added, and whether a product and a sum
+// are rounded once or twice. Results of two sets differ by rounding, within the usual bound; on one set the bits depend on the matrix
+// alone, narrowed or not.
+#pragma once
+
+#include <cstdint>
+
+namespace lsmr::cpu {
+
+enum class InstructionSet { portable, avx2, avx512 };
+const char* name(InstructionSet set);
+// The widest one that this CPU has, found out once.
+InstructionSet best_instruction_set();
+
+// Row i of a block holds the entries [offsets[i], offsets[i + 1]) - offsets[0] of columns and values; columns count from the block's
+// first column. After the last of them kPadding more 16-bit columns may be read. V is T, or narrower where nothing is lost.
+template <class T, class V, class C>
+struct RowBlock {
+    std::int64_t rows = 0;
+    const std::int64_t* offsets = nullptr;
+    const C* columns = nullptr;
+    const V* values = nullptr;
+};
+inline constexpr std::int64_t kPadding = 8;
+
+// y <- a A x + b y, where y is not read if b is 0; returns ||y||^2. x starts at the block's first column, y at its first row.
+template <class T, class V, class C>
+double rows_portable(const RowBlock<T, V, C>& block, T a, const T* x, T b, T* y);
+template <class T, class V, class C>
+double rows_avx2(const RowBlock<T, V, C>& block, T a, const T* x, T b, T* y);
+template <class T, class V, class C>
+double rows_avx512(const RowBlock<T, V, C>& block, T a, const T* x, T b, T* y);
+
+// One of these; set is at most best_instruction_set().
+template <class T, class V, class C>
+using RowsKernel = double (*)(const RowBlock<T, V, C>& block, T a, const T* x, T b, T* y);
+template <class T, class V, class C>
+RowsKernel<T, V, C> rows_kernel(InstructionSet set);
+
+// The types that products are made for: T, V, C.
+#define LSMR_ROW_TYPES(INSTANTIATE)             \
+    INSTANTIATE(double, double, std::int32_t)   \
+    INSTANTIATE(double, double, std::uint16_t)  \
+    INSTANTIATE(double, float, std::int32_t)    \
+    INSTANTIATE(double, float, std::uint16_t)   \
+    INSTANTIATE(float, float, std::int32_t)     \
+    INSTANTIATE(float, float, std::uint16_t)
+
+// One core has too few loads in flight to use the memory's bandwidth, however wide they are: kernels ask for the entries of later rows
+// this many bytes ahead, beyond what the hardware's own prefetcher does.
+inline constexpr std::int64_t kPrefetchBytes = 2048;
+inline void prefetch_ahead(const void* p) { __builtin_prefetch(static_cast<const char*>(p) + kPrefetchBytes); }
+
+}  // namespace lsmr::cpu

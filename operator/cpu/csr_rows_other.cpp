@@ -1,0 +1,17 @@
+// CPUs other than x86-64 run the portable kernels.
+#include "operator/cpu/csr_rows.hpp"
+
+namespace lsmr::cpu {
+
+InstructionSet best_instruction_set() { return InstructionSet::portable; }
+
+template <class T, class V, class C>
+RowsKernel<T, V, C> rows_kernel(InstructionSet) {
+    return rows_portable<T, V, C>;
+}
+
+#define LSMR_INSTANTIATE(T, V, C) template RowsKernel<T, V, C> rows_kernel<T, V, C>(InstructionSet);
+LSMR_ROW_TYPES(LSMR_INSTANTIATE)
+#undef LSMR_INSTANTIATE
+
+}  // namespace lsmr::cpu

@@ -1,0 +1,41 @@
+// Rows in plain C++.
+#include "operator/cpu/block_sum.hpp"
+#include "operator/cpu/csr_rows.hpp"
+
+namespace lsmr::cpu {
+namespace {
+
+// Four sums, so that the additions of a row do not wait for each other; combined in a fixed order.
+template <class T, class V, class C>
+T row_product(const V* values, const C* columns, std::int64_t length, const T* x) {
+    T s0 = 0, s1 = 0, s2 = 0, s3 = 0;
+    std::int64_t k = 0;
+    for (; k + 4 <= length; k += 4) {
+        s0 += values[k] * x[columns[k]];
+        s1 += values[k + 1] * x[columns[k + 1]];
+        s2 += values[k + 2] * x[columns[k + 2]];
+        s3 += values[k + 3] * x[columns[k + 3]];
+    }
+    for (; k < length; ++k) s0 += values[k] * x[columns[k]];
+    return (s0 + s1) + (s2 + s3);
+}
+
+}  // namespace
+
+template <class T, class V, class C>
+double rows_portable(const RowBlock<T, V, C>& block, T a, const T* x, T b, T* y) {
+    BlockSum squares;
+    for (std::int64_t i = 0; i < block.rows; ++i) {
+        const std::int64_t k = block.offsets[i] - block.offsets[0];
+        const T product = a * row_product(block.values + k, block.columns + k, block.offsets[i + 1] - block.offsets[i], x);
+        y[i] = b != T(0) ? product + b * y[i] : product;
+        squares.add(static_cast<double>(y[i]) * static_cast<double>(y[i]));
+    }
+    return squares.value();
+}
+
+#define LSMR_INSTANTIATE(T, V, C) template double rows_portable(const RowBlock<T, V, C>&, T, const T*, T, T*);
+LSMR_ROW_TYPES(LSMR_INSTANTIATE)
+#undef LSMR_INSTANTIATE
+
+}  // namespace lsmr::cpu

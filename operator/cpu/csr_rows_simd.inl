@@ -1,0 +1,60 @@
+// The text of the kernels for vector registers. The file that includes it defines LSMR_TARGET, the attribute that lets a function use
+// its instructions, and before that includes what this one needs.
+//
+// Lanes<T> offers, for kLanes values of T:
+//   Mask first(n)                                   the first n lanes, none for n <= 0, all for n >= kLanes
+//   Vector zero(), all(T), load(Mask, T*)           lanes outside of a mask are 0, their memory is not touched
+//   Vector keep(Mask, Vector), void store(Mask, T*, Vector)
+//   Vector add_products(Mask, V*, C*, T* x, Vector s)   s + values x[columns] in the lanes of the mask; others keep s
+//   Vector multiply(Vector, Vector), multiply_add(a, b, c)   a b + c
+//   Vector sums(const Vector (&)[kLanes])           lane j: the sum over the lanes of vector j
+//   Squares                                         fp64 sums of squares of vectors
+
+// The lanes of a row's partial sums. Short rows take the first step only, which has no branch on the length.
+template <class Lanes, class T, class V, class C>
+LSMR_TARGET inline typename Lanes::Vector row_lanes(const V* values, const C* columns, std::int64_t length, const T* x) {
+    prefetch_ahead(values);
+    prefetch_ahead(columns);
+    auto sum = Lanes::add_products(Lanes::first(length), values, columns, x, Lanes::zero());
+    for (std::int64_t k = Lanes::kLanes; k < length; k += Lanes::kLanes) {
+        prefetch_ahead(values + k);
+        prefetch_ahead(columns + k);
+        sum = Lanes::add_products(Lanes::first(length - k), values + k, columns + k, x, sum);
+    }
+    return sum;
+}
+
+// As many rows at once as there are lanes, so that their sums over lanes are formed together, and y is read and written in vectors.
+template <class Lanes, class T, class V, class C>
+LSMR_TARGET double rows_simd(const RowBlock<T, V, C>& block, T a, const T* x, T b, T* y) {
+    constexpr int kLanes = Lanes::kLanes;
+    constexpr int kBlock = 16;  // steps: sums of squares are formed in blocks, so that their rounding does not grow with the rows
+    const auto a_lanes = Lanes::all(a);
+    const auto b_lanes = Lanes::all(b);
+    typename Lanes::Squares total;
+    for (std::int64_t first = 0; first < block.rows; first += kBlock * kLanes) {
+        typename Lanes::Squares squares;
+        const std::int64_t end = std::min(block.rows, first + kBlock * kLanes);
+        for (std::int64_t i = first; i < end; i += kLanes) {
+            const std::int64_t* offsets = block.offsets + i;
+            std::int64_t last_offsets[kLanes + 1];
+            if (end - i < kLanes) {  // rows beyond the end are empty
+                for (int j = 0; j <= kLanes; ++j) last_offsets[j] = offsets[std::min<std::int64_t>(j, end - i)];
+                offsets = last_offsets;
+            }
+            typename Lanes::Vector rows[kLanes];
+#pragma GCC unroll 8
+            for (int j = 0; j < kLanes; ++j) {
+                const std::int64_t k = offsets[j] - block.offsets[0];
+                rows[j] = row_lanes<Lanes>(block.values + k, block.columns + k, offsets[j + 1] - offsets[j], x);
+            }
+            const auto mask = Lanes::first(end - i);
+            auto result = Lanes::multiply(a_lanes, Lanes::sums(rows));
+            if (b != T(0)) result = Lanes::multiply_add(b_lanes, Lanes::load(mask, y + i), result);
+            Lanes::store(mask, y + i, result);
+            squares.add(Lanes::keep(mask, result));  // an infinite coefficient makes NaN of lanes without a row
+        }
+        total.add(squares);
+    }
+    return total.sum();
+}

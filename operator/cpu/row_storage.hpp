@@ -1,0 +1,89 @@
+// One orientation of a matrix as the CPU's products read it: panels of columns, in chunks of rows, narrowed where nothing is lost.
+//
+// Products are bound by memory. Fewer bytes an entry are time: 12 in fp64 become 10 where columns fit in 16 bits (those of a chunk
+// count from its first one), 8 where all values are exact in fp32, 6 where both hold; the arithmetic stays that of T and no bit of a
+// product changes. And where rows gather from all over a long x, panels of columns keep the part of x in use in the second-level cache:
+// y <- a A_1 x_1 + b y, then y <- a A_p x_p + y for the others.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "memory/host_buffer.hpp"
+#include "operator/cpu/csr_kernels.hpp"
+#include "operator/matrix_operator.hpp"
+
+namespace lsmr::cpu {
+
+enum class Narrowing { none, lossless };
+// Whether arrays that need no other form are read where they are, or copied as soon as one array is, so that the matrix can go.
+enum class Sharing { in_place, copied };
+
+// How the matrix is stored and multiplied; tests and measurements force what make_cpu_operator() would not choose.
+struct Kernels {
+    InstructionSet set = best_instruction_set();
+    Narrowing narrowing = Narrowing::lossless;
+    std::int64_t panels = 0;  // of columns; 0: as many as choose_panels() says
+};
+
+// How many panels of columns pay. lines_per_entry: cache lines of x that a chunk of rows touches, for each of its entries.
+std::int64_t choose_panels(std::int64_t rows, std::int64_t cols, std::int64_t nnz, std::int64_t value_bytes, double lines_per_entry);
+
+// A panel, or the whole matrix.
+template <class T>
+class RowPanel {
+  public:
+    // 2^exponent a, rounded to T.
+    RowPanel(const CsrMatrix& a, int exponent, Narrowing narrowing, Sharing sharing);
+
+    const std::vector<RowChunk<T>>& chunks() const { return chunks_; }
+    // Whether an array of the matrix is read in place: it must outlive this.
+    bool reads_matrix() const { return reads_matrix_; }
+    // Of arrays of its own.
+    std::int64_t bytes() const {
+        return offsets_.bytes() + columns_.bytes() + short_columns_.bytes() + values_.bytes() + short_values_.bytes();
+    }
+    // Entries whose columns, and whose values, are narrowed.
+    std::int64_t short_columns() const { return std::max<std::int64_t>(short_columns_.size() - kPadding, 0); }
+    std::int64_t short_values() const { return short_values_.size(); }
+
+  private:
+    std::vector<RowChunk<T>> chunks_;
+    HostBuffer<std::int64_t> offsets_;
+    HostBuffer<std::int32_t> columns_;
+    HostBuffer<std::uint16_t> short_columns_;
+    HostBuffer<T> values_;
+    HostBuffer<float> short_values_;
+    bool reads_matrix_ = true;
+};
+
+template <class T>
+class RowStorage {
+  public:
+    RowStorage() = default;
+    // 2^exponent a, rounded to T.
+    RowStorage(const CsrMatrix& a, int exponent, const Kernels& kernels, Sharing sharing);
+
+    // y <- a A x + b y
+    void apply(double a, const T* x, double b, T* y, NormPartials* norm) const;
+    // Whether an array of the matrix is read in place: it must outlive this.
+    bool reads_matrix() const { return panels_.size() == 1 && panels_.front().reads_matrix(); }
+    // Of arrays of its own.
+    std::int64_t bytes() const;
+    // What was done: empty, or such as ", 3 column panels, 16-bit columns, values exact in fp32".
+    std::string words() const;
+    // All values, one after the other, where they were neither narrowed from T nor put into panels.
+    const T* values() const;
+
+  private:
+    InstructionSet set_ = InstructionSet::portable;
+    std::int64_t nnz_ = 0;
+    std::vector<CsrMatrix> panel_matrices_;  // where there are several, those that they read
+    std::vector<RowPanel<T>> panels_;
+};
+
+template <class T>
+std::unique_ptr<MatrixOperator<T>> make_operator(std::shared_ptr<const CsrMatrix> a, const OperatorOptions& options, const Kernels& kernels);
+
+}  // namespace lsmr::cpu
