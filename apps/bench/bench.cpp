@@ -25,6 +25,7 @@ struct Subcommand {
 
 constexpr std::array kSubcommands{
     Subcommand{"profile", "what a matrix's shape and values say about formats and kernels", profile_command},
+    Subcommand{"spmv", "times the products with a matrix, kernel by kernel, beside cuSPARSE or Eigen", spmv_command},
 };
 
 std::string bench_help() {

@@ -1,10 +1,14 @@
 // What lsmr_bench does on a GPU itself. In a build without CUDA (gpu_absent.cpp) it throws DeviceError (unavailable).
 #pragma once
 
+#include <memory>
+#include <span>
 #include <string>
+#include <vector>
 
 #include "operator/profile.hpp"
 #include "solver/options.hpp"
+#include "spmv_report.hpp"
 
 namespace lsmr {
 
@@ -20,5 +24,15 @@ enum class Bandwidth { given, measured };
 // DeviceError, OutOfMemory.
 GpuProfile profile_on_gpu(const CsrMatrix& a, const CsrMatrix& at, Precision precision, int device,
                           Bandwidth bandwidth);
+
+// Products timed on GPU `device`: y <- A x - y / 2 with the rows of `rows`, for each request.
+struct GpuSession {
+    virtual ~GpuSession() = default;
+    virtual std::string device_text() const = 0;
+    virtual double copy_bytes_per_second() const = 0;
+    virtual std::vector<SpmvMeasurement> measure(const CsrMatrix& stored, Precision precision, std::span<const SpmvRequest> requests, int warm_up,
+                                                 int repeats) = 0;
+};
+std::unique_ptr<GpuSession> open_gpu(int device);
 
 }  // namespace lsmr

@@ -1,0 +1,174 @@
+#include "operator/cuda/product_bench.hpp"
+
+#include <cusparse.h>
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <limits>
+#include <random>
+#include <vector>
+
+#include "memory/host_buffer.hpp"
+#include "operator/cuda/choose_product.hpp"
+#include "operator/cuda/uploader.hpp"
+
+namespace lsmr {
+namespace {
+
+template <class T>
+std::vector<T> random_values(std::int64_t n, std::uint64_t seed) {
+    std::mt19937_64 generator(seed);
+    std::vector<T> v(static_cast<std::size_t>(n));
+    for (T& value : v) value = static_cast<T>(static_cast<double>(static_cast<std::int64_t>(generator() >> 11)) * 0x1p-52 - 1.0);
+    return v;
+}
+
+double seconds_since(std::chrono::steady_clock::time_point start) {
+    return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+}
+
+}  // namespace
+
+template <class T>
+struct ProductBench<T>::State {
+    const CudaContext& context;
+    const CsrMatrix& stored;
+    cuda::DeviceCsr<T> a;
+    std::vector<T> y0;
+    DeviceBuffer<T> x, y;
+    DeviceBuffer<Coefficient<T>> coefficients;  // 1, -1/2
+    HostBuffer<double> reference;               // y of the stored values rounded to T, added up in long double
+    HostBuffer<double> unit;                    // rounding unit of each row's bound
+
+    State(const CsrMatrix& matrix, const CudaContext& of)
+        : context(of), stored(matrix), a(of, matrix.rows(), matrix.cols(), matrix.nnz()), y0(random_values<T>(matrix.rows(), 2)), x(of, matrix.cols()),
+          y(of, matrix.rows()), coefficients(of, 2), reference(matrix.rows()), unit(matrix.rows()) {
+        const std::vector<T> x0 = random_values<T>(matrix.cols(), 1);
+        cuda::Uploader up(context);
+        a.with_offsets([&](auto* offsets) {
+            using Offset = std::remove_pointer_t<decltype(offsets)>;
+            up(offsets, matrix.offsets(), matrix.rows() + 1, [](std::int64_t o) { return static_cast<Offset>(o); });
+        });
+        up(a.columns->data(), matrix.columns(), matrix.nnz(), [](std::int32_t c) { return c; });
+        up(a.values->data(), matrix.values(), matrix.nnz(), [](double v) { return static_cast<T>(v); });
+        up(x.data(), x0.data(), matrix.cols(), [](T v) { return v; });
+        const Coefficient<T> host[2] = {{1, 1}, {-0.5, T(-0.5)}};
+        LSMR_CHECK(cudaMemcpyAsync(coefficients.data(), host, sizeof host, cudaMemcpyHostToDevice, context.stream()));
+        constexpr double kEps = std::numeric_limits<T>::epsilon();
+#pragma omp parallel for schedule(dynamic, 4096)
+        for (std::int64_t i = 0; i < matrix.rows(); ++i) {
+            const auto at = static_cast<std::size_t>(i);
+            long double sum = -0.5L * y0[at];
+            long double size = std::abs(sum);
+            for (std::int64_t k = matrix.offsets()[i]; k < matrix.offsets()[i + 1]; ++k) {
+                const long double term = static_cast<long double>(static_cast<T>(matrix.values()[k])) * x0[static_cast<std::size_t>(matrix.columns()[k])];
+                sum += term;
+                size += std::abs(term);
+            }
+            reference[i] = static_cast<double>(sum);
+            unit[i] = kEps * static_cast<double>(size) * static_cast<double>(matrix.offsets()[i + 1] - matrix.offsets()[i] + 2);
+        }
+        context.synchronize();
+    }
+
+    void reset_y() {
+        if (!y0.empty()) LSMR_CHECK(cudaMemcpyAsync(y.data(), y0.data(), y0.size() * sizeof(T), cudaMemcpyHostToDevice, context.stream()));
+    }
+    std::vector<T> host_y() {
+        std::vector<T> host(y0.size());
+        if (!host.empty()) LSMR_CHECK(cudaMemcpyAsync(host.data(), y.data(), host.size() * sizeof(T), cudaMemcpyDeviceToHost, context.stream()));
+        context.synchronize();
+        return host;
+    }
+};
+
+template <class T>
+ProductBench<T>::ProductBench(const CsrMatrix& stored, const CudaContext& context) : state_(std::make_unique<State>(stored, context)) {}
+template <class T>
+ProductBench<T>::~ProductBench() = default;
+
+template <class T>
+ProductMeasurement ProductBench<T>::measure(const ProductRequest& request, int warm_up, int repeats) {
+    State& s = *state_;
+    ProductMeasurement m;
+    m.label = request.label;
+    if (request.kernel) m.kernel = text(*request.kernel);
+    try {
+        cuda::ChoiceRules rules;
+        rules.kind = request.kind;
+        rules.narrow = request.narrow;
+        rules.forced = request.kernel;
+        rules.timing = request.timing;
+        const auto start = std::chrono::steady_clock::now();
+        cuda::ChosenProduct<T> chosen = cuda::choose_product<T>(s.a, {nullptr, s.stored.offsets()}, rules, nullptr, s.context);
+        const auto scratch = chosen.product->make_scratch(s.context);
+        s.context.synchronize();
+        m.setup_seconds = seconds_since(start);
+        m.decision = chosen.decision;
+        m.kernel = text(*chosen.decision.choice);
+        m.words = chosen.product->words();
+        m.bytes = chosen.product->bytes();
+        const auto run = [&] { chosen.product->run(s.coefficients.data(), s.x.data(), s.coefficients.data() + 1, s.y.data(), nullptr, *scratch); };
+
+        std::vector<T> first;
+        for (int i = 0; i < 5; ++i) {
+            s.reset_y();
+            run();
+            std::vector<T> y = s.host_y();
+            if (i == 0) first = std::move(y);
+            else m.repeatable = m.repeatable && y == first;
+        }
+        for (std::size_t i = 0; i < first.size(); ++i) {
+            const double error = std::abs(static_cast<double>(first[i]) - s.reference[static_cast<std::int64_t>(i)]);
+            if (error > 0 || std::isnan(error)) m.error = std::isnan(error) ? INFINITY : std::max(m.error, error / s.unit[static_cast<std::int64_t>(i)]);
+        }
+
+        cudaEvent_t from = nullptr, to = nullptr;
+        LSMR_CHECK(cudaEventCreate(&from));
+        LSMR_CHECK(cudaEventCreate(&to));
+        for (int i = 0; i < warm_up; ++i) run();
+        std::vector<float> times(static_cast<std::size_t>(std::max(repeats, 1)));
+        for (float& milliseconds : times) {
+            LSMR_CHECK(cudaEventRecord(from, s.context.stream()));
+            run();
+            LSMR_CHECK(cudaEventRecord(to, s.context.stream()));
+            LSMR_CHECK(cudaEventSynchronize(to));
+            LSMR_CHECK(cudaEventElapsedTime(&milliseconds, from, to));
+        }
+        LSMR_CHECK(cudaEventDestroy(from));
+        LSMR_CHECK(cudaEventDestroy(to));
+        std::sort(times.begin(), times.end());
+        m.seconds = 1e-3 * static_cast<double>(times[times.size() / 2]);
+        m.least_seconds = 1e-3 * static_cast<double>(times.front());
+        m.most_seconds = 1e-3 * static_cast<double>(times.back());
+        s.context.synchronize();
+        const auto calls = std::chrono::steady_clock::now();
+        for (int i = 0; i < repeats; ++i) run();
+        s.context.synchronize();
+        m.call_seconds = seconds_since(calls) / std::max(repeats, 1);
+    } catch (const InputError& error) {
+        m.failure = error.what();
+    } catch (const OutOfMemory& error) {
+        m.failure = error.what();
+    }
+    return m;
+}
+
+std::string benchmark_device_text(const CudaContext& context) {
+    int runtime = 0, cusparse = 0, l2 = 0, clock = 0, memory_clock = 0;
+    LSMR_CHECK(cudaRuntimeGetVersion(&runtime));
+    LSMR_CHECK(cusparseGetVersion(context.cusparse(), &cusparse));
+    LSMR_CHECK(cudaDeviceGetAttribute(&l2, cudaDevAttrL2CacheSize, context.device()));
+    LSMR_CHECK(cudaDeviceGetAttribute(&clock, cudaDevAttrClockRate, context.device()));
+    LSMR_CHECK(cudaDeviceGetAttribute(&memory_clock, cudaDevAttrMemoryClockRate, context.device()));
+    return fmt::format("{}, {} multiprocessors, {} MiB of L2, up to {} MHz, memory up to {} MHz; CUDA {}.{}, cuSPARSE {}.{}.{}", context.device_name(),
+                       context.multiprocessors(), l2 >> 20, clock / 1000, memory_clock / 1000, runtime / 1000, runtime % 1000 / 10, cusparse / 1000,
+                       cusparse % 1000 / 100, cusparse % 100);
+}
+
+template class ProductBench<double>;
+template class ProductBench<float>;
+
+}  // namespace lsmr
