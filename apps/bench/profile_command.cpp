@@ -79,11 +79,12 @@ std::vector<std::string> chosen_products(std::shared_ptr<const CsrMatrix> a, con
         plan.deterministic ? "bits     the same at every run" : "bits     may vary between runs",
     };
     lines.insert(lines.end(), plan.notes.begin(), plan.notes.end());
+    lines.insert(lines.end(), prepared.info().notes.begin(), prepared.info().notes.end());
     return lines;
 }
 
-// Fills in what the device finds out.
-void run_profile(const ProfileOptions& options, const CsrMatrix& a, ProfileReport& report) {
+// Fills in what the device finds out. Returns where that was.
+DeviceKind run_profile(const ProfileOptions& options, const CsrMatrix& a, ProfileReport& report) {
     bool on_gpu = options.prepare.device == DeviceKind::cuda;
     if (options.prepare.device == DeviceKind::automatic) {
         const CudaProbe probe = probe_cuda(options.prepare.device_index);
@@ -113,6 +114,7 @@ void run_profile(const ProfileOptions& options, const CsrMatrix& a, ProfileRepor
     report.rates.copy_bytes_per_second = bandwidth == Bandwidth::measured ? measured : options.copy_bytes_per_second;
     report.rates.origin = options.as_h200 ? "of an H200" : bandwidth == Bandwidth::measured ? "measured" : "given";
     report.rates.random_access = on_gpu || options.as_h200;
+    return on_gpu ? DeviceKind::cuda : DeviceKind::cpu;
 }
 
 }  // namespace
@@ -138,8 +140,9 @@ int profile_command(std::span<const std::string> args) {
     report.precision = options.prepare.precision;
     report.warnings = std::move(named.warnings);
     const auto a = std::make_shared<const CsrMatrix>(std::move(named.a));
-    run_profile(options, *a, report);
-    report.choice = chosen_products(a, options.prepare);
+    PrepareOptions prepare = options.prepare;
+    if (run_profile(options, *a, report) == DeviceKind::cpu) prepare.device = DeviceKind::cpu;
+    report.choice = chosen_products(a, prepare);
 
     Console console(options.quiet ? Talk::errors : Talk::normal, ProgressMode::never, "lsmr_bench");
     for (const std::string& warning : report.warnings) console.warning(warning);
