@@ -12,8 +12,9 @@ namespace {
 
 [[noreturn]] void refuse(std::string_view text) {
     throw InputError(fmt::format(
-        "no such product kernel: '{}'. There are rows-T with T = 1, 2, 4, 8, 16, 32, 128, 256, 512 threads a row; stream-TxC and balanced-TxC with "
-        "TxC = 128x2048, 128x1024, 256x1024, 256x2048, each with +columns16, +fp32 or +bf16, +panelsN (N = 2 to 16), +atomic as wanted; "
+        "no such product kernel: '{}'. There are rows-T with T = 1, 2, 4, 8, 16, 32, 128, 256, 512 threads a row; stream-TxC, products-TxC and balanced-TxC "
+        "with TxC = 128x2048, 128x1024, 256x1024, 256x2048, each with +columns16, +fp32 or +bf16 (not products), +panelsN (N = 2 to 16), "
+        "+atomic as wanted; "
         "cusparse-alg1, cusparse-alg2",
         text));
 }
@@ -35,6 +36,10 @@ bool is_one_of(int value, std::initializer_list<int> values) { return std::find(
 
 }  // namespace
 
+bool is_staged(const SpmvChoice& choice) {
+    return choice.kernel == SpmvKernel::stream || choice.kernel == SpmvKernel::products || choice.kernel == SpmvKernel::balanced;
+}
+
 bool is_deterministic(const SpmvChoice& choice) {
     return choice.kernel != SpmvKernel::cusparse_alg1 && choice.kernel != SpmvKernel::cusparse_transposed && !choice.atomic;
 }
@@ -46,9 +51,11 @@ std::string text(const SpmvChoice& choice) {
         case SpmvKernel::cusparse_alg2: return "cusparse-alg2";
         case SpmvKernel::cusparse_transposed: return "cusparse-transposed";
         case SpmvKernel::stream:
+        case SpmvKernel::products:
         case SpmvKernel::balanced: break;
     }
-    std::string words = fmt::format("{}-{}x{}", choice.kernel == SpmvKernel::stream ? "stream" : "balanced", choice.threads, choice.capacity);
+    const char* family = choice.kernel == SpmvKernel::stream ? "stream" : choice.kernel == SpmvKernel::products ? "products" : "balanced";
+    std::string words = fmt::format("{}-{}x{}", family, choice.threads, choice.capacity);
     if (choice.narrow_columns) words += "+columns16";
     if (choice.values == ValueForm::fp32) words += "+fp32";
     if (choice.values == ValueForm::bf16) words += "+bf16";
@@ -72,6 +79,7 @@ SpmvChoice parse_spmv_choice(std::string_view words) {
         return choice;
     }
     if (take(rest, "stream-")) choice.kernel = SpmvKernel::stream;
+    else if (take(rest, "products-")) choice.kernel = SpmvKernel::products;
     else if (take(rest, "balanced-")) choice.kernel = SpmvKernel::balanced;
     else refuse(words);
     if (!take(rest, choice.threads) || !take(rest, "x") || !take(rest, choice.capacity)) refuse(words);
@@ -82,6 +90,7 @@ SpmvChoice parse_spmv_choice(std::string_view words) {
     if (take(rest, "+panels") && (!take(rest, choice.panels) || choice.panels < 2 || choice.panels > 16)) refuse(words);
     if (take(rest, "+atomic")) choice.atomic = true;
     if (!rest.empty()) refuse(words);
+    if (choice.kernel == SpmvKernel::products && choice.values != ValueForm::as_vectors) refuse(words);
     return choice;
 }
 

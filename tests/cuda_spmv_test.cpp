@@ -57,7 +57,7 @@ void check_products(const CsrMatrix& a, Rig<T>& rig) {
         CAPTURE(adjoint);
         const auto x = narrow<T>(random_vector(adjoint ? a.rows() : a.cols(), 61));
         const auto y0 = narrow<T>(random_vector(adjoint ? a.cols() : a.rows(), 62));
-        for (int repeat = 0; repeat < 3; ++repeat) {  // counters of cut rows must be back at zero after each
+        for (int repeat = 0; repeat < 3; ++repeat) {  // atomic pieces must be back at zero after each
             auto y = y0;
             const double squares = rig.product(adjoint, -0.75, x, 0.5, y);
             check_product(a, adjoint, -0.75, x, 0.5, y0, y, squares);
@@ -74,6 +74,13 @@ TEST_CASE("cuda spmv: stream kernels") {
     for (const char* shape : kShapes) check_kernel<double>(std::string("stream-") + shape);
     check_kernel<float>("stream-128x2048");
     check_kernel<float>("stream-256x1024");
+}
+TEST_CASE("cuda spmv: products kernels") {
+    LSMR_NEEDS_GPU();
+    check_kernel<double>("products-128x1024");
+    check_kernel<double>("products-256x2048+columns16");
+    check_kernel<float>("products-256x1024");
+    check_kernel<float>("products-128x2048+panels3");
 }
 TEST_CASE("cuda spmv: balanced kernels cut rows where items end") {
     LSMR_NEEDS_GPU();
@@ -125,7 +132,7 @@ TEST_CASE("cuda spmv: row kernels") {
 TEST_CASE("cuda spmv: non-finite x touches only the rows that use it") {
     LSMR_NEEDS_GPU();
     const auto a = matrix_with_rows(random_lengths(3000, 0, 30, 71), 500, 71);
-    for (const char* kernel : {"stream-128x2048", "stream-256x1024+columns16", "balanced-128x1024", "stream-128x1024+panels3", "rows-1", "rows-16"}) {
+    for (const char* kernel : {"stream-128x2048", "stream-256x1024+columns16", "balanced-128x1024", "products-128x1024", "stream-128x1024+panels3", "rows-1", "rows-16"}) {
         CAPTURE(kernel);
         const auto rig = from_csr<double>(a, forced(kernel));
         auto x = random_vector(a->cols(), 72);
@@ -153,6 +160,8 @@ TEST_CASE("cuda spmv: every other tuning") {
     LSMR_NEEDS_GPU();
     for (const char* shape : kShapes) {
         check_kernel<float>(std::string("stream-") + shape + "+columns16");
+        check_kernel<double>(std::string("products-") + shape);
+        check_kernel<float>(std::string("products-") + shape + "+columns16");
         check_kernel<double>(std::string("balanced-") + shape);
         check_kernel<float>(std::string("balanced-") + shape);
     }
@@ -168,7 +177,7 @@ TEST_CASE("cuda spmv: every other tuning") {
 
 TEST_CASE("cuda spmv: repeats of every fixed-order kernel are bit-identical") {
     LSMR_NEEDS_GPU();
-    for (const char* kernel : {"stream-128x2048", "stream-128x1024+columns16", "stream-256x1024+panels4", "stream-256x2048", "balanced-128x2048",
+    for (const char* kernel : {"stream-128x2048", "stream-128x1024+columns16", "stream-256x1024+panels4", "stream-256x2048", "products-128x1024", "balanced-128x2048",
                                "balanced-256x1024+columns16", "rows-1", "rows-8", "rows-32", "rows-256", "cusparse-alg2"}) {
         CAPTURE(kernel);
         suite_repeats<double>(from_csr<double>, forced(kernel), 20);
@@ -179,7 +188,7 @@ TEST_CASE("cuda spmv: repeats of every fixed-order kernel are bit-identical") {
     for (std::size_t i = 5; i < lengths.size(); i += 40) lengths[i] = 150000;
     const auto a = matrix_with_rows(lengths, 200000, 73);
     const auto x = random_vector(200000, 74);
-    for (const char* kernel : {"stream-128x1024", "balanced-128x1024"}) {
+    for (const char* kernel : {"stream-128x1024", "products-256x1024", "balanced-128x1024"}) {
         const auto rig = from_csr<double>(a, forced(kernel));
         std::vector<double> first(400), y(400);
         const double squares = rig->product(false, 1.0, x, 0.0, first);

@@ -20,9 +20,10 @@ TEST_CASE("spmv choice: the text of every choice is read back") {
         choice.threads = threads;
         choices.push_back(choice);
     }
-    for (SpmvKernel kernel : {SpmvKernel::stream, SpmvKernel::balanced}) {
+    for (SpmvKernel kernel : {SpmvKernel::stream, SpmvKernel::products, SpmvKernel::balanced}) {
         for (int panels : {1, 2, 16}) {
             for (ValueForm values : {ValueForm::as_vectors, ValueForm::fp32, ValueForm::bf16}) {
+                if (kernel == SpmvKernel::products && values != ValueForm::as_vectors) continue;
                 for (int bits = 0; bits < 4; ++bits) choices.push_back({kernel, 256, 1024, bits % 2 == 1, values, panels, bits / 2 == 1});
             }
         }
@@ -36,12 +37,12 @@ TEST_CASE("spmv choice: the text of every choice is read back") {
         CAPTURE(text(choice));
         const SpmvChoice back = parse_spmv_choice(text(choice));
         CHECK(text(back) == text(choice));
-        if (choice.kernel == SpmvKernel::stream || choice.kernel == SpmvKernel::balanced) CHECK(back == choice);
+        if (is_staged(choice)) CHECK(back == choice);
     }
     CHECK(text(choices[4]) == "rows-16");
     CHECK(text({SpmvKernel::stream, 128, 2048, true, ValueForm::bf16, 4, true}) == "stream-128x2048+columns16+bf16+panels4+atomic");
     for (const char* bad : {"", "rows", "rows-3", "rows-32x", "stream", "stream-128", "stream-128x", "stream-64x1024", "stream-128x512", "stream-128x2048+",
-                            "stream-128x2048+panels1", "stream-128x2048+panels17", "stream-128x2048+fp32+bf16", "cusparse", "Stream-128x2048"}) {
+                            "stream-128x2048+panels1", "stream-128x2048+panels17", "stream-128x2048+fp32+bf16", "cusparse", "Stream-128x2048", "products-128x2048+bf16"}) {
         CAPTURE(bad);
         CHECK_THROWS_AS(parse_spmv_choice(bad), InputError);
     }
@@ -149,7 +150,9 @@ void check_plan(const std::vector<std::int64_t>& lengths, std::int64_t capacity,
     std::vector<std::int32_t> offsets{0};
     for (std::int64_t length : lengths) offsets.push_back(offsets.back() + static_cast<std::int32_t>(length));
     const auto rows = static_cast<std::int64_t>(lengths.size());
-    const cuda::StreamPlan plan = cuda::make_stream_plan(rows, offsets.data(), capacity, threads, cut);
+    const std::int64_t longest = lengths.empty() ? 0 : *std::max_element(lengths.begin(), lengths.end());
+    const std::int64_t whole = cut == cuda::StreamCut::rows ? std::max(capacity, cuda::kEntriesPerThread * threads) : capacity;
+    const cuda::StreamPlan plan = cuda::make_stream_plan(rows, offsets.data(), longest, capacity, threads, cut);
     std::int64_t entry = 0;
     std::int64_t row = 0;
     std::int32_t piece = 0;
@@ -159,7 +162,7 @@ void check_plan(const std::vector<std::int64_t>& lengths, std::int64_t capacity,
         REQUIRE(item.begin == entry);
         REQUIRE(item.first_row == row);
         REQUIRE(item.piece == piece);
-        REQUIRE(item.count <= capacity);
+        REQUIRE(item.count <= (item.team == cuda::kWholeBlock ? whole : capacity));
         REQUIRE(item.rows >= 1);
         REQUIRE(item.rows <= capacity);
         if (item.team == cuda::kWholeBlock) REQUIRE(item.rows == 1);
@@ -205,7 +208,7 @@ void check_plan(const std::vector<std::int64_t>& lengths, std::int64_t capacity,
     REQUIRE(cuts == plan.cut_rows.size());
     // A plan of whole rows cuts only what does not fit; a balanced one fills every item but for runs of empty rows.
     if (cut == cuda::StreamCut::rows) {
-        for (const cuda::CutRow& c : plan.cut_rows) REQUIRE(lengths[static_cast<std::size_t>(c.row)] > capacity);
+        for (const cuda::CutRow& c : plan.cut_rows) REQUIRE(lengths[static_cast<std::size_t>(c.row)] > whole);
     } else {
         for (std::size_t i = 0; i + 1 < plan.items.size(); ++i) {
             const bool full = plan.items[i].count == capacity || plan.items[i].rows == capacity || plan.items[i].rows == capacity - 1;
@@ -225,6 +228,8 @@ TEST_CASE("stream plan: every entry once, every row whole or in pieces in order"
             check_plan({capacity + 1}, capacity, 128, cut);
             check_plan({capacity - 1, 1, capacity, 0, 0, 2 * capacity, 3}, capacity, 128, cut);
             check_plan({3 * capacity, 0, 1}, capacity, 256, cut);
+            check_plan({1, 40000, 2, 8192, 4096, 8193, 5}, capacity, 128, cut);
+            check_plan({1, 40000, 2, 8192, 4096, 8193, 5}, capacity, 256, cut);
             check_plan(std::vector<std::int64_t>(static_cast<std::size_t>(5 * capacity + 3), 0), capacity, 128, cut);
             for (std::uint64_t seed = 0; seed < 40; ++seed) {
                 auto lengths = random_lengths(static_cast<std::int64_t>(50 + 13 * seed), 0, static_cast<std::int64_t>(1 + seed % 9), seed);

@@ -18,6 +18,7 @@
 #include "console.hpp"
 #include "copy_bandwidth.hpp"
 #include "data/generators.hpp"
+#include "data/write.hpp"
 #include "exit_codes.hpp"
 #include "flags.hpp"
 #include "gpu.hpp"
@@ -131,7 +132,7 @@ std::vector<std::string> every_kernel() {
     std::vector<std::string> names;
     for (int threads : {1, 2, 4, 8, 16, 32, 128, 256, 512}) names.push_back(fmt::format("rows-{}", threads));
     for (const char* shape : {"128x2048", "128x1024", "256x1024", "256x2048"}) {
-        for (const char* family : {"stream", "balanced"}) {
+        for (const char* family : {"stream", "products", "balanced"}) {
             for (const char* form : {"", "+columns16", "+panels4"}) names.push_back(fmt::format("{}-{}{}", family, shape, form));
         }
     }

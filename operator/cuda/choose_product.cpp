@@ -36,7 +36,6 @@ struct Events {
 bool is_cusparse(const SpmvChoice& choice) {
     return choice.kernel == SpmvKernel::cusparse_alg1 || choice.kernel == SpmvKernel::cusparse_alg2 || choice.kernel == SpmvKernel::cusparse_transposed;
 }
-bool is_stream(const SpmvChoice& choice) { return choice.kernel == SpmvKernel::stream || choice.kernel == SpmvKernel::balanced; }
 
 // The candidates that the rules leave.
 std::vector<Candidate> permitted(const DispatchKey& key, const ChoiceRules& rules) {
@@ -49,12 +48,14 @@ std::vector<Candidate> permitted(const DispatchKey& key, const ChoiceRules& rule
     std::vector<Candidate> candidates = spmv_candidates(key, rules.expected_products);
     if (rules.kind == SpmvKind::own) std::erase_if(candidates, [](const Candidate& c) { return is_cusparse(c.choice); });
     for (Candidate& candidate : candidates) {
-        if (rules.narrow == NarrowKind::lossless || !is_stream(candidate.choice)) continue;
+        if (rules.narrow == NarrowKind::lossless || !is_staged(candidate.choice)) continue;
         candidate.choice.narrow_columns = candidate.choice.narrow_columns && rules.narrow != NarrowKind::none;
         candidate.choice.values = ValueForm::as_vectors;
         if (rules.narrow == NarrowKind::fp32_values && key.type == VectorType::fp64) candidate.choice.values = ValueForm::fp32;
     }
-    if (rules.narrow == NarrowKind::fp32_values) std::erase_if(candidates, [](const Candidate& c) { return !is_stream(c.choice); });
+    if (rules.narrow == NarrowKind::fp32_values) {
+        std::erase_if(candidates, [](const Candidate& c) { return !is_staged(c.choice) || c.choice.kernel == SpmvKernel::products; });
+    }
     return candidates;
 }
 
@@ -99,7 +100,7 @@ ChosenProduct<T> choose_product(const DeviceCsr<T>& a, const HostOffsets& offset
     };
     if (before != nullptr && before->choice && before->key == chosen.decision.key) {
         chosen.decision = *before;
-        chosen.product = make_csr_product(a, offsets, *before->choice, context);
+        chosen.product = make_csr_product(a, offsets, profile.longest, *before->choice, context);
         chosen.rounded_values = rounds(*before->choice);
         return chosen;
     }
@@ -116,7 +117,7 @@ ChosenProduct<T> choose_product(const DeviceCsr<T>& a, const HostOffsets& offset
         }
         std::unique_ptr<CsrProduct<T>> product;
         try {
-            product = make_csr_product(a, offsets, candidate.choice, context);
+            product = make_csr_product(a, offsets, profile.longest, candidate.choice, context);
         } catch (const OutOfMemory&) {
             if (rules.forced) throw;
             timing.reason += "; no memory for it";
@@ -144,7 +145,7 @@ ChosenProduct<T> choose_product(const DeviceCsr<T>& a, const HostOffsets& offset
         SpmvChoice plain;
         plain.threads = 128;
         plain.capacity = 1024;
-        chosen.product = make_csr_product(a, offsets, plain, context);
+        chosen.product = make_csr_product(a, offsets, profile.longest, plain, context);
         chosen.decision.choice = plain;
         chosen.decision.reason = "no memory for narrow forms";
     }

@@ -57,11 +57,13 @@ DeviceCsr<T>::DeviceCsr(const CudaContext& context, std::int64_t rows_, std::int
 }
 
 template <class T>
-std::unique_ptr<CsrProduct<T>> make_csr_product(const DeviceCsr<T>& a, const HostOffsets& offsets, const SpmvChoice& choice, const CudaContext& context) {
+std::unique_ptr<CsrProduct<T>> make_csr_product(const DeviceCsr<T>& a, const HostOffsets& offsets, std::int64_t longest_row, const SpmvChoice& choice,
+                                                const CudaContext& context) {
     switch (choice.kernel) {
         case SpmvKernel::rows: return std::make_unique<RowProduct<T>>(a, choice, context);
         case SpmvKernel::stream:
-        case SpmvKernel::balanced: return make_stream_product(a, offsets, choice, context);
+        case SpmvKernel::products:
+        case SpmvKernel::balanced: return make_stream_product(a, offsets, longest_row, choice, context);
         case SpmvKernel::cusparse_alg1:
         case SpmvKernel::cusparse_alg2:
         case SpmvKernel::cusparse_transposed: return make_cusparse_product(a, choice, context);
@@ -71,7 +73,7 @@ std::unique_ptr<CsrProduct<T>> make_csr_product(const DeviceCsr<T>& a, const Hos
 
 #define LSMR_INSTANTIATE(T)   \
     template struct DeviceCsr<T>; \
-    template std::unique_ptr<CsrProduct<T>> make_csr_product(const DeviceCsr<T>&, const HostOffsets&, const SpmvChoice&, const CudaContext&);
+    template std::unique_ptr<CsrProduct<T>> make_csr_product(const DeviceCsr<T>&, const HostOffsets&, std::int64_t, const SpmvChoice&, const CudaContext&);
 LSMR_INSTANTIATE(double)
 LSMR_INSTANTIATE(float)
 #undef LSMR_INSTANTIATE

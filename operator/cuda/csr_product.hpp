@@ -70,12 +70,14 @@ class CsrProduct {
     virtual std::string words() const = 0;   // what it does, for people
 };
 
+// longest_row: an upper bound of the entries of a row.
 // Throws InputError where the choice does not fit the matrix (cuSPARSE beyond 2^31 - 1 entries), OutOfMemory.
 template <class T>
-std::unique_ptr<CsrProduct<T>> make_csr_product(const DeviceCsr<T>& a, const HostOffsets& offsets, const SpmvChoice& choice, const CudaContext& context);
+std::unique_ptr<CsrProduct<T>> make_csr_product(const DeviceCsr<T>& a, const HostOffsets& offsets, std::int64_t longest_row, const SpmvChoice& choice,
+                                                const CudaContext& context);
 
 template <class T>
-std::unique_ptr<CsrProduct<T>> make_stream_product(const DeviceCsr<T>& a, const HostOffsets& offsets, const SpmvChoice& choice,
+std::unique_ptr<CsrProduct<T>> make_stream_product(const DeviceCsr<T>& a, const HostOffsets& offsets, std::int64_t longest_row, const SpmvChoice& choice,
                                                    const CudaContext& context);
 template <class T>
 std::unique_ptr<CsrProduct<T>> make_cusparse_product(const DeviceCsr<T>& a, const SpmvChoice& choice, const CudaContext& context);

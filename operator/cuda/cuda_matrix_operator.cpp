@@ -227,7 +227,7 @@ class CudaMatrixOperator final : public MatrixOperator<T> {
             if (stored.nnz() > 0) {
                 SpmvChoice transposed_choice;
                 transposed_choice.kernel = SpmvKernel::cusparse_transposed;
-                adjoint_ = cuda::make_csr_product(a, HostOffsets{}, transposed_choice, context_);
+                adjoint_ = cuda::make_csr_product(a, HostOffsets{}, 0, transposed_choice, context_);
                 plan_.adjoint_decision.choice = transposed_choice;
                 plan_.adjoint_decision.reason = "single storage";
             }

@@ -96,11 +96,24 @@ __device__ X dot(const V* values, const C* columns, int length, int lane, int ro
     return sum;
 }
 
+// What the loop over an item's rows needs of it, in registers: writes to y might change what lies in shared memory, as the compiler sees it.
+struct ItemRows {
+    std::int32_t first_row;
+    std::int32_t piece;
+    int rows;
+    int count;
+    int flags;
+    __device__ explicit ItemRows(const StreamItem& item)
+        : first_row(item.first_row), piece(item.piece), rows(item.rows), count(item.count), flags(item.flags) {}
+    __device__ bool first_is_piece() const { return (flags & kFirstIsPiece) != 0; }
+    __device__ bool last_is_piece() const { return (flags & kLastIsPiece) != 0; }
+};
+
 // What a product's blocks share, in registers.
 template <class V, class X>
 struct StreamFrame {
     const StreamMatrix<V>& matrix;
-    const StreamScratch& scratch;
+    double* piece_sums;
     const X* __restrict__ x;
     X* y;
     X a;
@@ -114,37 +127,41 @@ struct StreamFrame {
         squares += static_cast<double>(value) * static_cast<double>(value);
     }
     __device__ void keep_piece(std::int32_t piece, double sum) {
-        if (atomic) atomicAdd(scratch.piece_sums + matrix.piece_rows[piece], sum);
-        else scratch.piece_sums[piece] = sum;
+        if (atomic) atomicAdd(piece_sums + matrix.piece_rows[piece], sum);
+        else piece_sums[piece] = sum;
+    }
+    // The sum of an item's row: to y, or to the pieces.
+    __device__ void finish_row(const ItemRows& item, int r, X sum, X old) {
+        if (r == 0 && item.first_is_piece()) keep_piece(item.piece, static_cast<double>(sum));
+        else if (r == item.rows - 1 && item.last_is_piece()) keep_piece(item.piece + (item.first_is_piece() ? 1 : 0), static_cast<double>(sum));
+        else write(item.first_row + r, sum, old);
     }
 };
 
-// All rows of an item, kTeam threads each.
-template <int kTeam, int kThreads, int kBatch, class V, class X, class C>
-__device__ void item_rows(StreamFrame<V, X>& frame, const StreamItem& item, const V* values, const C* columns, std::uint64_t* barrier,
-                          std::uint32_t parity) {
+// The rows of an item, kTeam threads each: sum(start, length, lane, rotation) is a row's, by those threads.
+template <int kTeam, int kThreads, class V, class X, class Ready, class Sum, class LongSum>
+__device__ void item_rows(StreamFrame<V, X>& frame, const StreamItem& shared_item, const Ready& ready, const Sum& sum_of, const LongSum& long_sum_of) {
     constexpr int kGroups = kThreads / kTeam;
     // Rows much longer than the team's share are given to the whole warp, one after the other.
     constexpr int kLong = 32 * kTeam;
-    const X* __restrict__ x = frame.x + item.column_base;
+    const ItemRows item(shared_item);
     const int thread = static_cast<int>(threadIdx.x);
     const int lane = thread % kTeam;
-    const int rows = item.rows;
     const std::uint16_t* __restrict__ starts = frame.matrix.row_starts + item.first_row;
     int next_start = 0, next_end = 0;
     X next_y = 0;
     const auto fetch = [&](int r) {
-        if (r >= rows) {
+        if (r >= item.rows) {
             next_start = next_end = 0;
             return;
         }
         next_start = r == 0 ? 0 : starts[r];
-        next_end = r + 1 == rows ? item.count : starts[r + 1];
+        next_end = r + 1 == item.rows ? item.count : starts[r + 1];
         if (frame.b != X(0) && lane == 0) next_y = frame.y[item.first_row + r];
     };
     fetch(thread / kTeam);
-    barrier_wait(barrier, parity);
-    for (int first = 0; first < rows; first += kGroups) {
+    ready();
+    for (int first = 0; first < item.rows; first += kGroups) {
         const int r = first + thread / kTeam;
         const int start = next_start;
         const int length = next_end - next_start;
@@ -157,7 +174,7 @@ __device__ void item_rows(StreamFrame<V, X>& frame, const StreamItem& item, cons
             const int power = min(short_length & -short_length, 16);  // the power of two in the length, where banks repeat
             rotation = power > 1 ? (thread * power >> 4) & (power - 1) : 0;
         }
-        X sum = dot<kTeam, kBatch>(values + start, columns + start, short_length, lane, rotation, x);
+        X sum = sum_of(start, short_length, lane, rotation);
         if constexpr (kTeam < 32) {
             unsigned waiting = __ballot_sync(0xffffffffu, is_long && lane == 0);
             while (waiting != 0) {
@@ -165,78 +182,95 @@ __device__ void item_rows(StreamFrame<V, X>& frame, const StreamItem& item, cons
                 waiting &= waiting - 1;
                 const int its_start = __shfl_sync(0xffffffffu, start, owner);
                 const int its_length = __shfl_sync(0xffffffffu, length, owner);
-                const X its_sum = dot<32, kBatch>(values + its_start, columns + its_start, its_length, thread % 32, 0, x);
+                const X its_sum = long_sum_of(its_start, its_length, thread % 32);
                 if (thread % 32 == owner) sum = its_sum;
             }
         }
-        if (r >= rows || lane != 0) continue;
-        if (r == 0 && (item.flags & kFirstIsPiece)) frame.keep_piece(item.piece, static_cast<double>(sum));
-        else if (r == rows - 1 && (item.flags & kLastIsPiece)) frame.keep_piece(item.piece + (item.flags & kFirstIsPiece), static_cast<double>(sum));
-        else frame.write(item.first_row + r, sum, old);
+        if (r < item.rows && lane == 0) frame.finish_row(item, r, sum, old);
     }
 }
 
-// A single row or piece by all threads: each warp leaves the sum of its part in warp_sums.
-template <int kThreads, int kBatch, class V, class X, class C>
-__device__ void item_whole(const StreamFrame<V, X>& frame, const StreamItem& item, const V* values, const C* columns, double* warp_sums) {
-    constexpr int kWarps = kThreads / 32;
-    const int warp = static_cast<int>(threadIdx.x) / 32;
-    const int share = (item.count + kWarps - 1) / kWarps;
-    const int begin = min(warp * share, static_cast<int>(item.count));
-    const int length = min(share, item.count - begin);
-    const X sum = dot<32, kBatch>(values + begin, columns + begin, length, static_cast<int>(threadIdx.x) % 32, 0, frame.x + item.column_base);
-    if (threadIdx.x % 32 == 0) warp_sums[warp] = static_cast<double>(sum);
+// Order "rows": each row gathers.
+template <int kTeam, int kThreads, int kBatch, class V, class X, class C>
+__device__ void gather_rows(StreamFrame<V, X>& frame, const StreamItem& item, const V* values, const C* columns, std::uint64_t* barrier,
+                            std::uint32_t parity) {
+    const X* __restrict__ x = frame.x + item.column_base;
+    item_rows<kTeam, kThreads>(
+        frame, item, [&] { barrier_wait(barrier, parity); },
+        [&](int start, int length, int lane, int rotation) {
+            return dot<kTeam, kBatch>(values + start, columns + start, length, lane, rotation, x);
+        },
+        [&](int start, int length, int lane) { return dot<32, kBatch>(values + start, columns + start, length, lane, 0, x); });
 }
 
-template <int kThreads, int kBatch, class V, class X, class C>
-__device__ void item_products(StreamFrame<V, X>& frame, const StreamItem& item, const V* values, const C* columns, std::uint64_t* barrier,
-                              std::uint32_t parity, double* warp_sums) {
-    switch (item.team) {
-        case 0: item_rows<1, kThreads, kBatch>(frame, item, values, columns, barrier, parity); break;
-        case 1: item_rows<2, kThreads, kBatch>(frame, item, values, columns, barrier, parity); break;
-        case 2: item_rows<4, kThreads, kBatch>(frame, item, values, columns, barrier, parity); break;
-        case 3: item_rows<8, kThreads, kBatch>(frame, item, values, columns, barrier, parity); break;
-        case 4: item_rows<16, kThreads, kBatch>(frame, item, values, columns, barrier, parity); break;
-        case 5: item_rows<32, kThreads, kBatch>(frame, item, values, columns, barrier, parity); break;
-        default:
-            barrier_wait(barrier, parity);
-            item_whole<kThreads, kBatch>(frame, item, values, columns, warp_sums);
-    }
-}
-
-// A piece has been kept: the block that keeps the last one of a row adds them in their order and writes the row's y. By one warp.
-template <class V, class X>
-__device__ void finish_piece(StreamFrame<V, X>& frame, std::int32_t piece) {
-    const int lane = static_cast<int>(threadIdx.x) % 32;
-    const std::int32_t index = frame.matrix.piece_rows[piece];
-    const CutRow cut = frame.matrix.cut_rows[index];
-    int arrived = 0;
-    if (lane == 0) {
-        __threadfence();  // the piece is seen before the arrival
-        arrived = atomicAdd(frame.scratch.arrivals + index, 1);
-    }
-    if (__shfl_sync(0xffffffffu, arrived, 0) != cut.count - 1) return;
-    __threadfence();
-    double sum = 0;
-    if (frame.atomic) {
-        if (lane == 0) {
-            sum = __ldcg(frame.scratch.piece_sums + index);
-            frame.scratch.piece_sums[index] = 0;
+// The sum of a row's products in shared memory, as dot().
+template <int kTeam, class X>
+__device__ X add_products(const X* products, int length, int lane, int rotation) {
+    X sum = 0;
+    for (int k = lane; k < length; k += kTeam) {
+        int at = k;
+        if constexpr (kTeam == 1) {
+            at += rotation;
+            at = at >= length ? at - length : at;
         }
-    } else {
-        for (std::int32_t i = lane; i < cut.count; i += 32) sum += __ldcg(frame.scratch.piece_sums + cut.first_piece + i);
-        for (int d = 16; d > 0; d /= 2) sum += __shfl_xor_sync(0xffffffffu, sum, d);
+        sum += products[at];
     }
-    if (lane == 0) {
-        const X value = frame.b != X(0) ? frame.a * static_cast<X>(sum) + frame.b * frame.y[cut.row] : frame.a * static_cast<X>(sum);
-        frame.y[cut.row] = value;  // its square is added at the end of the product: who comes last here depends on timing
-        frame.scratch.arrivals[index] = 0;
+#pragma unroll
+    for (int d = kTeam / 2; d > 0; d /= 2) sum += __shfl_xor_sync(0xffffffffu, sum, d);
+    return sum;
+}
+
+// Order "products": all entries gather, the products take the place of the values, then rows add.
+template <int kThreads, int kCapacity, class X, class C>
+__device__ void gather_products(const X* __restrict__ x, int count, X* values, const C* columns) {
+    constexpr int kEach = kCapacity / kThreads;
+    X gathered[kEach];
+#pragma unroll
+    for (int i = 0; i < kEach; ++i) {
+        const int k = i * kThreads + static_cast<int>(threadIdx.x);
+        if (k < count) gathered[i] = __ldg(x + columns[k]);
+    }
+#pragma unroll
+    for (int i = 0; i < kEach; ++i) {
+        const int k = i * kThreads + static_cast<int>(threadIdx.x);
+        if (k < count) values[k] *= gathered[i];
     }
 }
 
-template <class V, class X, int kThreads, int kCapacity, int kBatch, int kMinBlocks>
+template <int kTeam, int kThreads, class V, class X>
+__device__ void add_rows(StreamFrame<V, X>& frame, const StreamItem& item, const X* products) {
+    item_rows<kTeam, kThreads>(
+        frame, item, [] { __syncthreads(); },
+        [&](int start, int length, int lane, int rotation) { return add_products<kTeam>(products + start, length, lane, rotation); },
+        [&](int start, int length, int lane) { return add_products<32>(products + start, length, lane, 0); });
+}
+
+// A long row, or a piece of one, by all threads, straight from global memory: each warp leaves the sum of its part in warp_sums. What shared
+// memory holds does not bound the loads in flight, and no thread waits for another.
+template <int kThreads, class V, class X, class C>
+__device__ void long_row(const X* __restrict__ x, int count, const V* __restrict__ values, const C* __restrict__ columns, double* warp_sums) {
+    constexpr int kBatch = 8;
+    X sum = 0;
+    int k = static_cast<int>(threadIdx.x);
+    for (; k + kThreads * (kBatch - 1) < count; k += kThreads * kBatch) {
+        C column[kBatch];
+        V value[kBatch];
+#pragma unroll
+        for (int i = 0; i < kBatch; ++i) {
+            column[i] = columns[k + i * kThreads];
+            value[i] = values[k + i * kThreads];
+        }
+#pragma unroll
+        for (int i = 0; i < kBatch; ++i) sum += widened<X>(value[i]) * __ldg(x + column[i]);
+    }
+    for (; k < count; k += kThreads) sum += widened<X>(values[k]) * __ldg(x + columns[k]);
+    for (int d = 16; d > 0; d /= 2) sum += __shfl_xor_sync(0xffffffffu, sum, d);
+    if (threadIdx.x % 32 == 0) warp_sums[threadIdx.x / 32] = static_cast<double>(sum);
+}
+
+template <class V, class X, StreamOrder kOrder, int kThreads, int kCapacity, int kBatch, int kMinBlocks>
 __global__ void __launch_bounds__(kThreads, kMinBlocks)
-    stream_kernel(StreamMatrix<V> matrix, StreamScratch scratch, bool atomic, const X* a, const X* __restrict__ x, const X* b, X* y, double* partials) {
+    stream_kernel(StreamMatrix<V> matrix, double* piece_sums, bool atomic, const X* a, const X* __restrict__ x, const X* b, X* y, double* partials) {
     constexpr int kRoom = kCapacity + 16;  // an item may begin and end inside a group of 8
     extern __shared__ __align__(128) std::byte room[];
     V* const values = reinterpret_cast<V*>(room);
@@ -245,7 +279,6 @@ __global__ void __launch_bounds__(kThreads, kMinBlocks)
     __shared__ StreamItem items[3];  // of this round, the next and the one after
     __shared__ double warp_sums[2][kThreads / 32];
     __shared__ double sum_scratch[32];
-    __shared__ bool is_last;
     std::uint64_t policy;
     asm volatile("createpolicy.fractional.L2::evict_first.b64 %0, 1.0;" : "=l"(policy));
     const auto stride = static_cast<std::int32_t>(gridDim.x);
@@ -254,12 +287,13 @@ __global__ void __launch_bounds__(kThreads, kMinBlocks)
     const auto issue = [&](std::uint32_t round, std::int32_t turn_after_next) {
         const StreamItem& item = items[round % 3];
         const std::int64_t from = item.begin & ~std::int64_t{7};
-        const auto count = static_cast<std::uint32_t>(item.begin - from + item.count + 7) & ~7u;
+        std::uint32_t count = static_cast<std::uint32_t>(item.begin - from + item.count + 7) & ~7u;
+        if (item.count == 0 || item.team == kWholeBlock) count = 0;  // only empty rows; or a row that does not come through here
         const std::uint32_t value_bytes = count * static_cast<std::uint32_t>(sizeof(V));
         const std::uint32_t column_bytes = count * (item.flags & kNarrowColumns ? 2u : 4u);
         const bool another = turn_after_next < matrix.item_count;
         barrier_expect(&barrier, value_bytes + column_bytes + (another ? static_cast<std::uint32_t>(sizeof(StreamItem)) : 0u));
-        if (count != 0) {  // else only empty rows
+        if (count != 0) {
             bulk_copy(values, matrix.values + from, value_bytes, &barrier, policy);
             bulk_copy(columns, matrix.columns + std::int64_t{16} * item.columns, column_bytes, &barrier, policy);
         }
@@ -273,98 +307,164 @@ __global__ void __launch_bounds__(kThreads, kMinBlocks)
         }
     }
     __syncthreads();
-    StreamFrame<V, X> frame{matrix, scratch, x, y, *a, *b, atomic, 0};
+    StreamFrame<V, X> frame{matrix, piece_sums, x, y, *a, *b, atomic, 0};
     for (std::uint32_t round = 0; turn < matrix.item_count; turn += stride, ++round) {
         const StreamItem& item = items[round % 3];
         const std::uint32_t parity = round & 1;
         const int shift = static_cast<int>(item.begin & 7);
-        if (item.flags & kNarrowColumns) {
-            item_products<kThreads, kBatch>(frame, item, values + shift, reinterpret_cast<const std::uint16_t*>(columns) + shift, &barrier, parity, warp_sums[parity]);
+        const std::uint8_t team = item.team;
+        const auto with_columns = [&](const std::byte* at, const auto& f) {
+            if (item.flags & kNarrowColumns) f(reinterpret_cast<const std::uint16_t*>(at) + shift);
+            else f(reinterpret_cast<const std::int32_t*>(at) + shift);
+        };
+        if (team == kWholeBlock) {
+            barrier_wait(&barrier, parity);
+            // Shared memory is free: the next item may come.
+            if (threadIdx.x == 0 && turn + stride < matrix.item_count) issue(round + 1, turn + 2 * stride);
+            with_columns(matrix.columns + std::int64_t{16} * item.columns,
+                         [&](const auto* c) { long_row<kThreads>(x + item.column_base, item.count, matrix.values + item.begin, c, warp_sums[parity]); });
+        } else if constexpr (kOrder == StreamOrder::products) {
+            barrier_wait(&barrier, parity);
+            with_columns(columns, [&](const auto* c) { gather_products<kThreads, kCapacity>(x + item.column_base, item.count, values + shift, c); });
+            switch (team) {
+                case 0: add_rows<1, kThreads>(frame, item, values + shift); break;
+                case 1: add_rows<2, kThreads>(frame, item, values + shift); break;
+                case 2: add_rows<4, kThreads>(frame, item, values + shift); break;
+                case 3: add_rows<8, kThreads>(frame, item, values + shift); break;
+                case 4: add_rows<16, kThreads>(frame, item, values + shift); break;
+                default: add_rows<32, kThreads>(frame, item, values + shift);
+            }
         } else {
-            item_products<kThreads, kBatch>(frame, item, values + shift, reinterpret_cast<const std::int32_t*>(columns) + shift, &barrier, parity, warp_sums[parity]);
+            with_columns(columns, [&](const auto* c) {
+                const V* v = values + shift;
+                switch (team) {
+                    case 0: gather_rows<1, kThreads, kBatch>(frame, item, v, c, &barrier, parity); break;
+                    case 1: gather_rows<2, kThreads, kBatch>(frame, item, v, c, &barrier, parity); break;
+                    case 2: gather_rows<4, kThreads, kBatch>(frame, item, v, c, &barrier, parity); break;
+                    case 3: gather_rows<8, kThreads, kBatch>(frame, item, v, c, &barrier, parity); break;
+                    case 4: gather_rows<16, kThreads, kBatch>(frame, item, v, c, &barrier, parity); break;
+                    default: gather_rows<32, kThreads, kBatch>(frame, item, v, c, &barrier, parity);
+                }
+            });
         }
         __syncthreads();  // everyone has read the item
-        if (threadIdx.x == 0 && turn + stride < matrix.item_count) issue(round + 1, turn + 2 * stride);
-        if (threadIdx.x >= 32) continue;
-        if (item.team == kWholeBlock && threadIdx.x == 0) {
-            double sum = 0;
-            for (int w = 0; w < kThreads / 32; ++w) sum += warp_sums[parity][w];
-            if (item.flags & kFirstIsPiece) frame.keep_piece(item.piece, sum);
-            else frame.write(item.first_row, static_cast<X>(sum), frame.b != X(0) ? y[item.first_row] : X(0));
+        if (threadIdx.x != 0) continue;
+        if (team != kWholeBlock) {
+            if (turn + stride < matrix.item_count) issue(round + 1, turn + 2 * stride);
+            continue;
         }
-        if (item.flags & kFirstIsPiece) finish_piece(frame, item.piece);
-        if (item.flags & kLastIsPiece) finish_piece(frame, item.piece + (item.flags & kFirstIsPiece));
+        double sum = 0;
+        for (int w = 0; w < kThreads / 32; ++w) sum += warp_sums[parity][w];
+        if (item.flags & kFirstIsPiece) frame.keep_piece(item.piece, sum);
+        else frame.write(item.first_row, static_cast<X>(sum), frame.b != X(0) ? y[item.first_row] : X(0));
     }
     if (partials == nullptr) return;
     const double total = block_sum(frame.squares, sum_scratch);
     if (threadIdx.x == 0) partials[blockIdx.x] = total;
-    if (matrix.cut_row_count == 0) {
-        if (blockIdx.x == 0 && threadIdx.x == 0) partials[gridDim.x] = 0;
-        return;
-    }
-    // The squares of the cut rows, by the block that ends last, in the order of the rows.
-    if (threadIdx.x == 0) {
-        __threadfence();
-        std::int32_t* ended = scratch.arrivals + matrix.cut_row_count;
-        is_last = atomicAdd(ended, 1) == stride - 1;
-        if (is_last) *ended = 0;
-    }
-    __syncthreads();
-    if (!is_last) return;
-    __threadfence();
+}
+
+// Cut rows: a warp adds the pieces of a row, in a fixed order, and writes its y.
+inline constexpr int kCutThreads = 256;
+template <class X>
+__global__ void __launch_bounds__(kCutThreads)
+    cut_rows_kernel(std::int32_t count, const CutRow* rows, double* piece_sums, bool atomic, const X* a_pointer, const X* b_pointer, X* y, double* partials) {
+    __shared__ double scratch[32];
+    const X a = *a_pointer;
+    const X b = *b_pointer;
+    const int lane = static_cast<int>(threadIdx.x) % 32;
     double squares = 0;
-    for (std::int32_t i = static_cast<std::int32_t>(threadIdx.x); i < matrix.cut_row_count; i += kThreads) {
-        const auto value = static_cast<double>(__ldcg(y + matrix.cut_rows[i].row));
-        squares += value * value;
+    for (std::int32_t i = static_cast<std::int32_t>(blockIdx.x * (kCutThreads / 32) + threadIdx.x / 32); i < count;
+         i += static_cast<std::int32_t>(gridDim.x) * (kCutThreads / 32)) {
+        const CutRow row = rows[i];
+        double sum = 0;
+        if (atomic) {
+            if (lane == 0) {
+                sum = piece_sums[i];
+                piece_sums[i] = 0;
+            }
+        } else {
+            for (std::int32_t k = lane; k < row.count; k += 32) sum += piece_sums[row.first_piece + k];
+            for (int d = 16; d > 0; d /= 2) sum += __shfl_xor_sync(0xffffffffu, sum, d);
+        }
+        if (lane != 0) continue;
+        const X value = b != X(0) ? a * static_cast<X>(sum) + b * y[row.row] : a * static_cast<X>(sum);
+        y[row.row] = value;
+        squares += static_cast<double>(value) * static_cast<double>(value);
     }
-    const double cut_total = block_sum(squares, sum_scratch);
-    if (threadIdx.x == 0) partials[gridDim.x] = cut_total;
+    if (partials == nullptr) return;
+    const double total = block_sum(squares, scratch);
+    if (threadIdx.x == 0) partials[blockIdx.x] = total;
 }
 
 // f(kernel, bytes of shared memory) for the kernel of that shape; false where there is none. The table of tunings: threads, capacity, gathers
 // in flight a thread, blocks that registers must leave room for. Batches of 4 cost fp32 less on short rows, and let more blocks in.
-template <class V, class X, class F>
-bool with_stream_kernel(StreamShape shape, const F& f) {
+template <class V, class X, StreamOrder kOrder, class F>
+bool with_shape(StreamShape shape, const F& f) {
     const auto is = [&](int threads, int capacity) { return shape.threads == threads && shape.capacity == capacity; };
-    const int bytes = (shape.capacity + 16) * static_cast<int>(sizeof(V) + sizeof(std::int32_t));
     constexpr int kWide = sizeof(X) == sizeof(double) ? 8 : 4;
-    if (is(128, 2048)) f(stream_kernel<V, X, 128, 2048, kWide, 8>, bytes);
-    else if (is(128, 1024)) f(stream_kernel<V, X, 128, 1024, kWide, 8>, bytes);
-    else if (is(256, 1024)) f(stream_kernel<V, X, 256, 1024, 4, 5>, bytes);
-    else if (is(256, 2048)) f(stream_kernel<V, X, 256, 2048, kWide, 4>, bytes);
+    if (is(128, 2048)) f(stream_kernel<V, X, kOrder, 128, 2048, kWide, 8>);
+    else if (is(128, 1024)) f(stream_kernel<V, X, kOrder, 128, 1024, kWide, 8>);
+    else if (is(256, 1024)) f(stream_kernel<V, X, kOrder, 256, 1024, 4, 5>);
+    else if (is(256, 2048)) f(stream_kernel<V, X, kOrder, 256, 2048, kWide, 4>);
     else return false;
     return true;
 }
+template <class V, class X, class F>
+bool with_stream_kernel(StreamShape shape, StreamOrder order, const F& f) {
+    if (order == StreamOrder::rows) return with_shape<V, X, StreamOrder::rows>(shape, f);
+    // Products take the place of the values, so they must be as wide.
+    if constexpr (std::is_same_v<V, X>) return with_shape<V, X, StreamOrder::products>(shape, f);
+    return false;
+}
+template <class V>
+int shared_bytes(StreamShape shape) { return (shape.capacity + 16) * static_cast<int>(sizeof(V) + sizeof(std::int32_t)); }
 
 }  // namespace
 
 template <class V, class X>
-int stream_blocks(StreamShape shape, std::int64_t items, int multiprocessors) {
-    int resident = 0;
-    with_stream_kernel<V, X>(shape, [&](auto kernel, int bytes) {
+StreamLaunch choose_stream_launch(StreamShape shape, StreamOrder order, std::int64_t items, std::int64_t cut_rows, int multiprocessors) {
+    StreamLaunch launch{shape, order, 0, 0};
+    with_stream_kernel<V, X>(shape, order, [&](auto kernel) {
+        const int bytes = shared_bytes<V>(shape);
         LSMR_CHECK(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes));
+        // How many blocks fit where shared memory may take all it can; then no more of it than these need: the rest of the 256 KiB is L1. The
+        // hardware has these sizes, and a block takes 1 KiB beside its own and the kernel's.
+        LSMR_CHECK(cudaFuncSetAttribute(kernel, cudaFuncAttributePreferredSharedMemoryCarveout, 100));
+        int resident = 0;
         LSMR_CHECK(cudaOccupancyMaxActiveBlocksPerMultiprocessor(&resident, kernel, shape.threads, static_cast<std::size_t>(bytes)));
-        // Shared memory for exactly the resident blocks, 1 KiB of system use each; the rest of the 256 KiB is L1.
-        const int percent = std::min(100, (resident * (bytes + 1024 + 512) * 100) / (228 * 1024) + 1);
-        LSMR_CHECK(cudaFuncSetAttribute(kernel, cudaFuncAttributePreferredSharedMemoryCarveout, percent));
+        cudaFuncAttributes attributes{};
+        LSMR_CHECK(cudaFuncGetAttributes(&attributes, kernel));
+        const int needed = resident * (bytes + static_cast<int>(attributes.sharedSizeBytes) + 1024);
+        int size = 228;
+        for (int kib : {196, 164, 132, 100, 64, 32, 16, 8}) {
+            if (kib * 1024 >= needed) size = kib;
+        }
+        LSMR_CHECK(cudaFuncSetAttribute(kernel, cudaFuncAttributePreferredSharedMemoryCarveout, (size * 100 + 227) / 228));
+        launch.blocks = static_cast<int>(std::clamp<std::int64_t>(items, 1, std::min(resident * multiprocessors, kMaxPartials / 2)));
     });
-    if (resident == 0) return 0;
-    return static_cast<int>(std::clamp<std::int64_t>(items, 1, std::min(resident * multiprocessors, kMaxPartials - 1)));
+    constexpr std::int64_t kRowsPerBlock = kCutThreads / 32;
+    if (cut_rows > 0) launch.cut_blocks = static_cast<int>(std::min<std::int64_t>((cut_rows + kRowsPerBlock - 1) / kRowsPerBlock, 8 * multiprocessors));
+    launch.cut_blocks = std::min(launch.cut_blocks, kMaxPartials / 2);
+    return launch;
 }
 
 template <class V, class X>
-void launch_stream(StreamShape shape, int blocks, const StreamMatrix<V>& matrix, const StreamScratch& scratch, bool atomic, Scalar<X> a,
-                   const X* x, Scalar<X> b, X* y, double* partials, cudaStream_t stream) {
-    with_stream_kernel<V, X>(shape, [&](auto kernel, int bytes) {
-        kernel<<<static_cast<unsigned>(blocks), static_cast<unsigned>(shape.threads), static_cast<std::size_t>(bytes), stream>>>(
-            matrix, scratch, atomic, a.narrow, x, b.narrow, y, partials);
+void launch_stream(const StreamLaunch& launch, const StreamMatrix<V>& matrix, double* piece_sums, bool atomic, Scalar<X> a, const X* x, Scalar<X> b,
+                   X* y, double* partials, cudaStream_t stream) {
+    with_stream_kernel<V, X>(launch.shape, launch.order, [&](auto kernel) {
+        kernel<<<static_cast<unsigned>(launch.blocks), static_cast<unsigned>(launch.shape.threads), static_cast<std::size_t>(shared_bytes<V>(launch.shape)),
+                 stream>>>(matrix, piece_sums, atomic, a.narrow, x, b.narrow, y, partials);
         LSMR_CHECK(cudaGetLastError());
     });
+    if (launch.cut_blocks == 0) return;
+    cut_rows_kernel<X><<<static_cast<unsigned>(launch.cut_blocks), kCutThreads, 0, stream>>>(
+        matrix.cut_row_count, matrix.cut_rows, piece_sums, atomic, a.narrow, b.narrow, y, partials ? partials + launch.blocks : nullptr);
+    LSMR_CHECK(cudaGetLastError());
 }
 
 #define LSMR_INSTANTIATE_STREAM(V, X)                                                                                               \
-    template int stream_blocks<V, X>(StreamShape, std::int64_t, int);                                                               \
-    template void launch_stream<V, X>(StreamShape, int, const StreamMatrix<V>&, const StreamScratch&, bool, Scalar<X>, const X*,     \
-                                      Scalar<X>, X*, double*, cudaStream_t);
+    template StreamLaunch choose_stream_launch<V, X>(StreamShape, StreamOrder, std::int64_t, std::int64_t, int);                    \
+    template void launch_stream<V, X>(const StreamLaunch&, const StreamMatrix<V>&, double*, bool, Scalar<X>, const X*, Scalar<X>,    \
+                                      X*, double*, cudaStream_t);
 
 }  // namespace lsmr::cuda

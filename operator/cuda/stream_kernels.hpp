@@ -31,29 +31,37 @@ struct StreamMatrix {
     std::int32_t piece_count = 0;
 };
 
-// What concurrent products may not share; all zero before the first product, and again after each.
-struct StreamScratch {
-    double* piece_sums = nullptr;       // one a piece; where atomic, one a cut row
-    std::int32_t* arrivals = nullptr;   // one a cut row, and one more
-};
+// How the block sums an item of several rows.
+//   rows      each row by its threads, which gather as they go: neighbouring rows gather neighbouring x together
+//   products  all threads gather, entry by entry, whatever the rows; then each row adds its products: gathers in flight do not depend on rows
+enum class StreamOrder { rows, products };
 
 // A tuning of the kernel: threads of a block, entries of an item.
 struct StreamShape {
     int threads = 128;
     int capacity = 2048;
 };
-// Those that exist, widest first. Measured on an H200 (docs/benchmarks/h200_spmv.md): 128x2048 is best where x is local, since one thread a
+// Those that exist, for either order, widest first. Measured on an H200 (docs/benchmarks/h200_spmv.md): 128x2048 is best where x is local, since one thread a
 // row makes neighbouring rows gather neighbouring values; the others leave more L1 to scattered gathers.
 inline constexpr StreamShape kStreamShapes[] = {{128, 2048}, {128, 1024}, {256, 1024}, {256, 2048}};
 
-// Blocks of a launch: what the device holds at once, bounded by the items and by kMaxPartials. 0 where no such shape exists.
+// How a product is launched: blocks of the main kernel, as many as the device holds at once, bounded by the items and by kMaxPartials; and
+// blocks that add the pieces of cut rows, afterwards. No blocks: there is no such shape, or not with these types.
+struct StreamLaunch {
+    StreamShape shape;
+    StreamOrder order = StreamOrder::rows;
+    int blocks = 0;
+    int cut_blocks = 0;
+    std::int32_t partials() const { return blocks + cut_blocks; }
+};
 template <class V, class X>
-int stream_blocks(StreamShape shape, std::int64_t items, int multiprocessors);
+StreamLaunch choose_stream_launch(StreamShape shape, StreamOrder order, std::int64_t items, std::int64_t cut_rows, int multiprocessors);
 
-// y <- a A x + b y; b = 0: y is not read. partials: null, or blocks + 1 values, which get partial sums of ||y||^2.
-// atomic: pieces of a row are added in the order of their arrival, so bits may differ between runs.
+// y <- a A x + b y; b = 0: y is not read. partials: null, or launch.partials() values, which get partial sums of ||y||^2.
+// piece_sums: scratch, a value a piece. atomic: pieces of a row are added in the order of their arrival, so bits may differ between runs;
+// piece_sums then has a value a cut row, all zero before the first product and again after each.
 template <class V, class X>
-void launch_stream(StreamShape shape, int blocks, const StreamMatrix<V>& matrix, const StreamScratch& scratch, bool atomic, Scalar<X> a,
-                   const X* x, Scalar<X> b, X* y, double* partials, cudaStream_t stream);
+void launch_stream(const StreamLaunch& launch, const StreamMatrix<V>& matrix, double* piece_sums, bool atomic, Scalar<X> a, const X* x, Scalar<X> b,
+                   X* y, double* partials, cudaStream_t stream);
 
 }  // namespace lsmr::cuda

@@ -10,7 +10,7 @@
 namespace lsmr::cuda {
 
 // The work of one turn of a thread block: up to `capacity` consecutive entries, which are whole rows, but for the first and the last,
-// which may be pieces of a row that other items continue.
+// which may be pieces of a row that other items continue; or one long row, or a piece of it, of up to 32 entries a thread.
 struct alignas(16) StreamItem {
     std::int64_t begin;         // first entry
     std::uint32_t columns;      // where the column of entry (begin & ~7) lies, in units of 16 bytes
@@ -23,7 +23,7 @@ struct alignas(16) StreamItem {
     std::uint8_t flags;
     std::uint16_t unused;
 };
-inline constexpr std::uint8_t kWholeBlock = 6;    // a single row, or piece, for all threads
+inline constexpr std::uint8_t kWholeBlock = 6;    // a single row, or piece, for all threads, past shared memory
 inline constexpr std::uint8_t kFirstIsPiece = 1;  // the sum of the first row goes to piece_sums[piece]
 inline constexpr std::uint8_t kLastIsPiece = 2;   // the sum of the last row goes to the next piece
 inline constexpr std::uint8_t kNarrowColumns = 4; // 16-bit columns
@@ -41,20 +41,23 @@ struct StreamPlan {
     std::vector<std::int32_t> piece_rows;  // the cut row of each piece, an index of cut_rows
 };
 
-// rows: items end where rows end; only rows beyond the capacity are cut. balanced: every item is full, and rows are cut where items end.
+// rows: items end where rows end; rows of more than half the capacity have items of their own, and are cut beyond 32 entries a thread.
+// balanced: every item is full, and rows are cut where items end.
 enum class StreamCut { rows, balanced };
+inline constexpr std::int64_t kEntriesPerThread = 32;
 
 // Threads that share each of `rows` rows of `count` entries in a block of `threads`: as many as there are, never more than entries.
 inline std::uint8_t choose_team(std::int64_t rows, std::int64_t count, int threads) {
-    if (rows == 1 && count > 128) return kWholeBlock;
+    if (rows == 1 && count > threads) return kWholeBlock;
     std::uint8_t team = 0;
     while (team < 5 && (rows << (team + 1)) <= threads && (rows << (team + 1)) <= count) ++team;
     return team;
 }
 
-// offsets: rows + 1 values. capacity: a multiple of 8, at most 2^15. Items are found by bisection: O(items log rows).
+// offsets: rows + 1 values. capacity: a multiple of 8, at most 2^15. Items end where bisection finds.
+// longest_row: an upper bound, to spare a look at every row.
 template <class Offset>
-StreamPlan make_stream_plan(std::int64_t rows, const Offset* offsets, std::int64_t capacity, int threads, StreamCut cut) {
+StreamPlan make_stream_plan(std::int64_t rows, const Offset* offsets, std::int64_t longest_row, std::int64_t capacity, int threads, StreamCut cut) {
     StreamPlan plan;
     const auto offset = [&](std::int64_t row) { return static_cast<std::int64_t>(offsets[row]); };
     // First row after `first` whose entries do not all lie below `limit`, at most `capacity` rows on: empty rows cost a turn too.
@@ -69,6 +72,8 @@ StreamPlan make_stream_plan(std::int64_t rows, const Offset* offsets, std::int64
         ++plan.cut_rows.back().count;
         plan.piece_rows.push_back(static_cast<std::int32_t>(plan.cut_rows.size()) - 1);
     };
+    const std::int64_t long_row = capacity / 2;
+    const std::int64_t longest_item = cut == StreamCut::rows ? std::max(capacity, kEntriesPerThread * threads) : capacity;
     std::int64_t row = 0;
     std::int64_t begin = 0;  // the entry that comes next; inside `row` where that is cut
     while (row < rows) {
@@ -77,23 +82,23 @@ StreamPlan make_stream_plan(std::int64_t rows, const Offset* offsets, std::int64
         item.first_row = static_cast<std::int32_t>(row);
         item.piece = static_cast<std::int32_t>(plan.piece_rows.size());
         const bool continues = begin > offset(row);
-        std::int64_t end_row = rows_within(row, begin + capacity);  // whole rows end here
-        std::int64_t end = end_row > row ? offset(end_row) : begin;
-        const bool overlong = end_row == row;  // not even the first row ends here
-        if (continues && !overlong && cut == StreamCut::rows) {
-            // The last piece of a row that is too long stays alone.
-            end_row = row + 1;
-            end = offset(end_row);
+        const bool is_long = cut == StreamCut::rows && offset(row + 1) - offset(row) > long_row;
+        std::int64_t end_row = is_long ? row + 1 : rows_within(row, begin + capacity);
+        if (cut == StreamCut::rows && !is_long && longest_row > long_row) {
+            // A long row ends the item before it. At most one lies between: two would not fit.
+            for (std::int64_t r = row + 1; r < end_row; ++r) {
+                if (offset(r + 1) - offset(r) > long_row) end_row = r;
+            }
         }
+        const bool overlong = end_row == row || offset(end_row) - begin > longest_item;  // not even the first row ends here
+        std::int64_t end = overlong ? begin + longest_item : offset(end_row);
+        std::int64_t item_rows = overlong ? 1 : end_row - row;
+        if (overlong) end_row = row;
         if (continues || overlong) {
             item.flags |= kFirstIsPiece;
             add_piece(row, continues);
         }
-        std::int64_t item_rows = end_row - row;
-        if (overlong) {
-            end = begin + capacity;
-            item_rows = 1;
-        } else if (cut == StreamCut::balanced && end_row < rows && end < begin + capacity && end_row - row < capacity) {
+        if (cut == StreamCut::balanced && !overlong && end_row < rows && end < begin + capacity && item_rows < capacity) {
             // The next row begins here and does not end here.
             end = begin + capacity;
             item.flags |= kLastIsPiece;

@@ -23,17 +23,20 @@ DeviceBuffer<E> sent(const std::vector<E>& list, const CudaContext& context) {
 template <class V, class T>
 class StreamPart {
   public:
-    StreamPart(const DeviceCsr<T>& a, const HostOffsets& offsets, const SpmvChoice& choice, std::int64_t first_column, const CudaContext& context)
-        : shape_{choice.threads, choice.capacity}, first_column_(first_column) {
+    StreamPart(const DeviceCsr<T>& a, const HostOffsets& offsets, std::int64_t longest_row, const SpmvChoice& choice, std::int64_t first_column,
+               const CudaContext& context)
+        : first_column_(first_column) {
         const StreamCut cut = choice.kernel == SpmvKernel::balanced ? StreamCut::balanced : StreamCut::rows;
+        const StreamOrder order = choice.kernel == SpmvKernel::products ? StreamOrder::products : StreamOrder::rows;
         StreamPlan plan;
-        offsets.with([&](const auto* host) { plan = make_stream_plan(a.rows, host, choice.capacity, choice.threads, cut); });
+        offsets.with([&](const auto* host) { plan = make_stream_plan(a.rows, host, longest_row, choice.capacity, choice.threads, cut); });
         for (StreamItem& item : plan.items) item.columns = static_cast<std::uint32_t>(item.begin / 8 * 2);
         matrix_.item_count = static_cast<std::int32_t>(plan.items.size());
         matrix_.cut_row_count = static_cast<std::int32_t>(plan.cut_rows.size());
         matrix_.piece_count = static_cast<std::int32_t>(plan.piece_rows.size());
-        blocks_ = stream_blocks<V, T>(shape_, matrix_.item_count, context.multiprocessors());
-        LSMR_EXPECT(blocks_ > 0);
+        launch_ = choose_stream_launch<V, T>({choice.threads, choice.capacity}, order, matrix_.item_count, matrix_.cut_row_count,
+                                             context.multiprocessors());
+        if (launch_.blocks == 0) throw InputError(fmt::format("there is no kernel {} for these types of values and vectors", text(choice)));
         cut_rows_ = sent(plan.cut_rows, context);
         piece_rows_ = sent(plan.piece_rows, context);
         items_ = sent(plan.items, context);
@@ -57,14 +60,14 @@ class StreamPart {
         matrix_.piece_rows = piece_rows_.data();
     }
 
-    void run(const StreamScratch& scratch, bool atomic, Scalar<T> a, const T* x, Scalar<T> b, T* y, double* partials, cudaStream_t stream) const {
-        launch_stream<V, T>(shape_, blocks_, matrix_, scratch, atomic, a, x + first_column_, b, y, partials, stream);
+    void run(double* piece_sums, bool atomic, Scalar<T> a, const T* x, Scalar<T> b, T* y, double* partials, cudaStream_t stream) const {
+        launch_stream<V, T>(launch_, matrix_, piece_sums, atomic, a, x + first_column_, b, y, partials, stream);
     }
-    std::int32_t partials() const { return blocks_ + 1; }
+    std::int32_t partials() const { return launch_.partials(); }
     std::int32_t pieces() const { return matrix_.piece_count; }
     std::int32_t cut_rows() const { return matrix_.cut_row_count; }
     std::int32_t items() const { return matrix_.item_count; }
-    std::int32_t blocks() const { return blocks_; }
+    std::int32_t blocks() const { return launch_.blocks; }
     std::int64_t narrow_entries() const { return narrow_entries_; }
     std::int64_t bytes() const {
         return items_.bytes() + row_starts_.bytes() + cut_rows_.bytes() + piece_rows_.bytes() + packed_.bytes() + (columns_ ? columns_->bytes() : 0) +
@@ -106,9 +109,8 @@ class StreamPart {
         launch_pack_columns(matrix_.item_count, items_.data(), a.columns->data(), packed_.data(), context.stream());
     }
 
-    StreamShape shape_;
+    StreamLaunch launch_;
     std::int64_t first_column_;
-    int blocks_ = 0;
     std::int64_t narrow_entries_ = 0;
     StreamMatrix<V> matrix_;
     DeviceBuffer<StreamItem> items_;
@@ -122,42 +124,35 @@ class StreamPart {
 
 // One after the other on the stream: the panels of a product share nothing but y.
 struct StreamProductScratch final : ProductScratch {
-    StreamProductScratch(const CudaContext& of, std::int64_t pieces, std::int64_t cut_rows)
-        : context(of), piece_sums(of, pieces), arrivals(of, cut_rows + 1) {
+    StreamProductScratch(const CudaContext& of, std::int64_t pieces) : context(of), piece_sums(of, pieces) {
         if (pieces > 0) LSMR_CHECK(cudaMemsetAsync(piece_sums.data(), 0, static_cast<std::size_t>(piece_sums.bytes()), of.stream()));
-        LSMR_CHECK(cudaMemsetAsync(arrivals.data(), 0, static_cast<std::size_t>(arrivals.bytes()), of.stream()));
     }
     const CudaContext& context;
     DeviceBuffer<double> piece_sums;
-    DeviceBuffer<std::int32_t> arrivals;
 };
 
 template <class V, class T>
 class StreamProduct final : public CsrProduct<T> {
   public:
-    StreamProduct(const DeviceCsr<T>& a, const HostOffsets& offsets, const SpmvChoice& choice, const CudaContext& context)
+    StreamProduct(const DeviceCsr<T>& a, const HostOffsets& offsets, std::int64_t longest_row, const SpmvChoice& choice, const CudaContext& context)
         : atomic_(choice.atomic), nnz_(a.nnz), one_(context, 1) {
         const Coefficient<T> one{1, 1};
         LSMR_CHECK(cudaMemcpyAsync(one_.data(), &one, sizeof one, cudaMemcpyHostToDevice, context.stream()));
-        if (choice.panels == 1) parts_.emplace_back(a, offsets, choice, 0, context);
-        else a.with_offsets([&](const auto* device) { make_panels(a, device, choice, context); });
+        if (choice.panels == 1) parts_.emplace_back(a, offsets, longest_row, choice, 0, context);
+        else a.with_offsets([&](const auto* device) { make_panels(a, device, longest_row, choice, context); });
         context.synchronize();
     }
 
     std::unique_ptr<ProductScratch> make_scratch(const CudaContext& context) const override {
-        std::int64_t pieces = 0, cut_rows = 0;
-        for (const Part& part : parts_) {
-            pieces = std::max<std::int64_t>(pieces, part.pieces());
-            cut_rows = std::max<std::int64_t>(cut_rows, part.cut_rows());
-        }
-        return std::make_unique<StreamProductScratch>(context, pieces, cut_rows);
+        std::int64_t pieces = 0;
+        for (const Part& part : parts_) pieces = std::max<std::int64_t>(pieces, part.pieces());
+        return std::make_unique<StreamProductScratch>(context, pieces);
     }
     void run(Scalar<T> a, const T* x, Scalar<T> b, T* y, double* partials, ProductScratch& scratch) const override {
         auto& mine = static_cast<StreamProductScratch&>(scratch);
-        const StreamScratch pointers{mine.piece_sums.data(), mine.arrivals.data()};
         for (std::size_t p = 0; p < parts_.size(); ++p) {
             const bool last = p + 1 == parts_.size();
-            parts_[p].run(pointers, atomic_, a, x, p == 0 ? b : Scalar<T>(one_.data()), y, last ? partials : nullptr, mine.context.stream());
+            parts_[p].run(mine.piece_sums.data(), atomic_, a, x, p == 0 ? b : Scalar<T>(one_.data()), y, last ? partials : nullptr, mine.context.stream());
         }
     }
     std::int32_t partials() const override { return parts_.back().partials(); }
@@ -185,7 +180,7 @@ class StreamProduct final : public CsrProduct<T> {
     using Part = StreamPart<V, T>;
 
     template <class Offset>
-    void make_panels(const DeviceCsr<T>& a, const Offset* offsets, const SpmvChoice& choice, const CudaContext& context) {
+    void make_panels(const DeviceCsr<T>& a, const Offset* offsets, std::int64_t longest_row, const SpmvChoice& choice, const CudaContext& context) {
         const auto width = static_cast<std::int32_t>(std::max<std::int64_t>((a.cols + choice.panels - 1) / choice.panels, 1));
         const std::int64_t stride = a.rows + 1;
         DeviceBuffer<Offset> counts(context, stride * choice.panels);
@@ -219,7 +214,7 @@ class StreamProduct final : public CsrProduct<T> {
             }
             launch_panel_scatter(a.rows, p, width, offsets, a.columns->data(), a.values->data(), panel_offsets, panel.columns->data(),
                                  panel.values->data(), context.stream());
-            parts_.emplace_back(panel, host_offsets, choice, std::int64_t{p} * width, context);
+            parts_.emplace_back(panel, host_offsets, longest_row, choice, std::int64_t{p} * width, context);
         }
     }
 
@@ -232,12 +227,13 @@ class StreamProduct final : public CsrProduct<T> {
 }  // namespace
 
 template <class T>
-std::unique_ptr<CsrProduct<T>> make_stream_product(const DeviceCsr<T>& a, const HostOffsets& offsets, const SpmvChoice& choice, const CudaContext& context) {
-    if (choice.values == ValueForm::bf16) return std::make_unique<StreamProduct<Bf16, T>>(a, offsets, choice, context);
-    if (choice.values == ValueForm::fp32) return std::make_unique<StreamProduct<float, T>>(a, offsets, choice, context);
-    return std::make_unique<StreamProduct<T, T>>(a, offsets, choice, context);
+std::unique_ptr<CsrProduct<T>> make_stream_product(const DeviceCsr<T>& a, const HostOffsets& offsets, std::int64_t longest_row, const SpmvChoice& choice,
+                                                   const CudaContext& context) {
+    if (choice.values == ValueForm::bf16) return std::make_unique<StreamProduct<Bf16, T>>(a, offsets, longest_row, choice, context);
+    if (choice.values == ValueForm::fp32) return std::make_unique<StreamProduct<float, T>>(a, offsets, longest_row, choice, context);
+    return std::make_unique<StreamProduct<T, T>>(a, offsets, longest_row, choice, context);
 }
-template std::unique_ptr<CsrProduct<double>> make_stream_product(const DeviceCsr<double>&, const HostOffsets&, const SpmvChoice&, const CudaContext&);
-template std::unique_ptr<CsrProduct<float>> make_stream_product(const DeviceCsr<float>&, const HostOffsets&, const SpmvChoice&, const CudaContext&);
+template std::unique_ptr<CsrProduct<double>> make_stream_product(const DeviceCsr<double>&, const HostOffsets&, std::int64_t, const SpmvChoice&, const CudaContext&);
+template std::unique_ptr<CsrProduct<float>> make_stream_product(const DeviceCsr<float>&, const HostOffsets&, std::int64_t, const SpmvChoice&, const CudaContext&);
 
 }  // namespace lsmr::cuda
