@@ -15,7 +15,7 @@ namespace {
 template <class T>
 class CpuMatrixOperator final : public MatrixOperator<T> {
   public:
-    CpuMatrixOperator(std::shared_ptr<const CsrMatrix> a, const OperatorOptions& options, const cpu::Kernels& kernels)
+    CpuMatrixOperator(std::shared_ptr<const CsrMatrix> a, const OperatorOptions& options, const cpu::Kernels<T>& kernels)
         : a_(std::move(a)), exponent_(options.exponent) {
         if (options.spmv == SpmvKind::cusparse) throw InputError("cuSPARSE products need a GPU: this operator is on the CPU");
         plan_.storage = options.storage;
@@ -36,7 +36,7 @@ class CpuMatrixOperator final : public MatrixOperator<T> {
             plan_.adjoint = own + " of A^T" + adjoint_.words();
         } else {
             // The memory is short, or the products are few: one form of A that both read.
-            forward_ = cpu::RowStorage<T>(*a_, exponent_, {kernels.set, cpu::Narrowing::none, 1}, cpu::Sharing::in_place);
+            forward_ = cpu::RowStorage<T>(*a_, exponent_, cpu::Kernels<T>{kernels.set, cpu::Narrowing::none, 1}, cpu::Sharing::in_place);
             plan_.adjoint = "own csr row panels (OpenMP)";
         }
         plan_.forward = own + forward_.words();
@@ -83,16 +83,16 @@ class CpuMatrixOperator final : public MatrixOperator<T> {
 
 template <class T>
 std::unique_ptr<MatrixOperator<T>> cpu::make_operator(std::shared_ptr<const CsrMatrix> a, const OperatorOptions& options,
-                                                      const Kernels& kernels) {
+                                                      const Kernels<T>& kernels) {
     return std::make_unique<CpuMatrixOperator<T>>(std::move(a), options, kernels);
 }
 template <class T>
 std::unique_ptr<MatrixOperator<T>> make_cpu_operator(std::shared_ptr<const CsrMatrix> a, const OperatorOptions& options) {
-    return cpu::make_operator<T>(std::move(a), options, {});
+    return cpu::make_operator<T>(std::move(a), options, cpu::Kernels<T>{});
 }
 
 #define LSMR_INSTANTIATE(T)                                                                                                                  \
-    template std::unique_ptr<MatrixOperator<T>> cpu::make_operator(std::shared_ptr<const CsrMatrix>, const OperatorOptions&, const Kernels&); \
+    template std::unique_ptr<MatrixOperator<T>> cpu::make_operator(std::shared_ptr<const CsrMatrix>, const OperatorOptions&, const Kernels<T>&); \
     template std::unique_ptr<MatrixOperator<T>> make_cpu_operator(std::shared_ptr<const CsrMatrix>, const OperatorOptions&);
 LSMR_INSTANTIATE(double)
 LSMR_INSTANTIATE(float)

@@ -87,7 +87,7 @@ std::int64_t choose_panels(std::int64_t rows, std::int64_t cols, std::int64_t nn
     // Below, neighbouring rows find what they need in the first-level cache.
     constexpr double kScattered = 0.25;
     // A panel reads offsets and y again, and makes short rows of long ones: fewer entries a row do not pay for that.
-    constexpr std::int64_t kLeastPerRow = 3;
+    constexpr std::int64_t kLeastPerRow = 2;
     const std::int64_t x_bytes = cols * value_bytes;
     if (lines_per_entry < kScattered || x_bytes < 2 * kPanelBytes) return 1;
     const std::int64_t wanted = (x_bytes + kPanelBytes - 1) / kPanelBytes;
@@ -181,7 +181,7 @@ RowPanel<T>::RowPanel(const CsrMatrix& a, int exponent, Narrowing narrowing, Sha
 }
 
 template <class T>
-RowStorage<T>::RowStorage(const CsrMatrix& a, int exponent, const Kernels& kernels, Sharing sharing) : set_(kernels.set), nnz_(a.nnz()) {
+RowStorage<T>::RowStorage(const CsrMatrix& a, int exponent, const Kernels<T>& kernels, Sharing sharing) : set_(kernels.set), nnz_(a.nnz()) {
     const std::int64_t count =
         kernels.panels > 0 ? kernels.panels
                            : choose_panels(a.rows(), a.cols(), a.nnz(), sizeof(T), lines_per_entry(a, kCacheLine / std::int64_t{sizeof(T)}));

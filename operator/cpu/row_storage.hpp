@@ -21,8 +21,9 @@ enum class Narrowing { none, lossless };
 enum class Sharing { in_place, copied };
 
 // How the matrix is stored and multiplied; tests and measurements force what make_cpu_operator() would not choose.
+template <class T>
 struct Kernels {
-    InstructionSet set = best_instruction_set();
+    InstructionSet set = best_instruction_set<T>();
     Narrowing narrowing = Narrowing::lossless;
     std::int64_t panels = 0;  // of columns; 0: as many as choose_panels() says
 };
@@ -63,7 +64,7 @@ class RowStorage {
   public:
     RowStorage() = default;
     // 2^exponent a, rounded to T.
-    RowStorage(const CsrMatrix& a, int exponent, const Kernels& kernels, Sharing sharing);
+    RowStorage(const CsrMatrix& a, int exponent, const Kernels<T>& kernels, Sharing sharing);
 
     // y <- a A x + b y
     void apply(double a, const T* x, double b, T* y, NormPartials* norm) const;
@@ -84,6 +85,6 @@ class RowStorage {
 };
 
 template <class T>
-std::unique_ptr<MatrixOperator<T>> make_operator(std::shared_ptr<const CsrMatrix> a, const OperatorOptions& options, const Kernels& kernels);
+std::unique_ptr<MatrixOperator<T>> make_operator(std::shared_ptr<const CsrMatrix> a, const OperatorOptions& options, const Kernels<T>& kernels);
 
 }  // namespace lsmr::cpu
