@@ -31,15 +31,22 @@ struct Kernels {
 // How many panels of columns pay. lines_per_entry: cache lines of x that a chunk of rows touches, for each of its entries.
 std::int64_t choose_panels(std::int64_t rows, std::int64_t cols, std::int64_t nnz, std::int64_t value_bytes, double lines_per_entry);
 
+struct CsrArrays {
+    HostBuffer<std::int64_t> offsets;
+    HostBuffer<std::int32_t> columns;
+    HostBuffer<double> values;
+    std::int64_t bytes() const { return offsets.bytes() + columns.bytes() + values.bytes(); }
+};
+
 // A panel, or the whole matrix.
 template <class T>
 class RowPanel {
   public:
     // 2^exponent a, rounded to T.
-    RowPanel(const CsrMatrix& a, int exponent, Narrowing narrowing, Sharing sharing);
+    RowPanel(const CsrView<double>& a, int exponent, Narrowing narrowing, Sharing sharing);
 
     const std::vector<RowChunk<T>>& chunks() const { return chunks_; }
-    // Whether an array of the matrix is read in place: it must outlive this.
+    // Whether arrays of the matrix are read in place: they must outlive this.
     bool reads_matrix() const { return reads_matrix_; }
     // Of arrays of its own.
     std::int64_t bytes() const {
@@ -80,7 +87,7 @@ class RowStorage {
   private:
     InstructionSet set_ = InstructionSet::portable;
     std::int64_t nnz_ = 0;
-    std::vector<CsrMatrix> panel_matrices_;  // where there are several, those that they read
+    std::vector<CsrArrays> panel_arrays_;  // where there are several panels, what they read
     std::vector<RowPanel<T>> panels_;
 };
 
