@@ -71,6 +71,7 @@ void suite_instruction_set() {
         suite_exponent<T>(make, dual);
         suite_nonfinite<T>(make, dual);
     }
+    for (MakeRig<T> make : {forms[0], forms[1]}) suite_infinite_coefficient<T>(make, dual);  // a panel may leave a row empty: inf 0
     suite_products<T>(forms[1], {.storage = StorageKind::single});
     // Narrowing changes no bit.
     for (const ShapeCase& shape : shape_cases()) {
