@@ -56,7 +56,9 @@ double least_bytes(const CsrMatrix& a, bool adjoint, const std::string& words) {
     const auto cols = static_cast<double>(adjoint ? a.rows() : a.cols());
     const bool short_columns = words.find("16-bit") != std::string::npos;
     const bool short_values = words.find("exact in fp32") != std::string::npos;
-    return static_cast<double>(a.nnz()) * ((short_columns ? 2.0 : 4.0) + (short_values ? 4.0 : static_cast<double>(sizeof(T)))) + 8 * rows + static_cast<double>(sizeof(T)) * (cols + 2 * rows);
+    const double value = sizeof(T);
+    const double entry = (short_columns ? 2.0 : 4.0) + (short_values ? 4.0 : value);
+    return static_cast<double>(a.nnz()) * entry + 8 * rows + value * (cols + 2 * rows);
 }
 
 template <class T>
