@@ -30,8 +30,8 @@ struct OperatorOptions {
     SpmvKind spmv = SpmvKind::automatic;
     StorageKind storage = StorageKind::automatic;
     // Forced kernels, over all other choices: of A x, and of A^T y.
-    std::optional<SpmvChoice> forward;
-    std::optional<SpmvChoice> adjoint;
+    std::optional<SpmvChoice> forward = std::nullopt;
+    std::optional<SpmvChoice> adjoint = std::nullopt;
     NarrowKind narrow = NarrowKind::lossless;
     // The same choice at every run, by rule, not by timing; and only kernels whose bits do not vary.
     bool deterministic = false;

@@ -285,6 +285,17 @@ void suite_nonfinite(MakeRig<T> make, const OperatorOptions& options) {
     }
 }
 
+// An infinite coefficient makes every row infinite, and their sum of squares: nothing beside the rows takes part in it.
+template <class T>
+void suite_infinite_coefficient(MakeRig<T> make, const OperatorOptions& options) {
+    const auto a = matrix_with_rows(random_lengths(203, 1, 9, 93), 89, 93);
+    const auto x = narrow<T>(random_vector(a->cols(), 94));
+    std::vector<T> y(static_cast<std::size_t>(a->rows()));
+    const double squares = make(a, options)->product(false, std::numeric_limits<double>::infinity(), x, 0.0, y);
+    CHECK(std::all_of(y.begin(), y.end(), [](T value) { return std::isinf(value); }));
+    CHECK(squares == std::numeric_limits<double>::infinity());
+}
+
 // <A x, y> = <x, A^T y> to rounding.
 template <class T>
 void suite_adjoint(MakeRig<T> make, const OperatorOptions& options) {

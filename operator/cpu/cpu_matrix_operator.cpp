@@ -15,7 +15,7 @@ namespace {
 template <class T>
 class CpuMatrixOperator final : public MatrixOperator<T> {
   public:
-    CpuMatrixOperator(std::shared_ptr<const CsrMatrix> a, const OperatorOptions& options, const cpu::Kernels& kernels)
+    CpuMatrixOperator(std::shared_ptr<const CsrMatrix> a, const OperatorOptions& options, const cpu::Kernels<T>& kernels)
         : options_(options), kernels_(kernels) {
         build(std::move(a));
     }
@@ -32,7 +32,7 @@ class CpuMatrixOperator final : public MatrixOperator<T> {
   private:
     void build(std::shared_ptr<const CsrMatrix> a) {
         const OperatorOptions& options = options_;
-        cpu::Kernels kernels = kernels_;
+        cpu::Kernels<T> kernels = kernels_;
         if (options.narrow == NarrowKind::none) kernels.narrowing = cpu::Narrowing::none;
         if (options.narrow == NarrowKind::fp32_values) throw InputError("values rounded to fp32 under fp64 vectors need a GPU: this operator is on the CPU");
         for (const auto& forced : {options.forward, options.adjoint}) {
@@ -62,7 +62,7 @@ class CpuMatrixOperator final : public MatrixOperator<T> {
             plan_.adjoint = own + " of A^T" + adjoint_.words();
         } else {
             // The memory is short, or the products are few: one form of A that both read.
-            forward_ = cpu::RowStorage<T>(*a_, options.exponent, {kernels.set, cpu::Narrowing::none, 1}, cpu::Sharing::in_place);
+            forward_ = cpu::RowStorage<T>(*a_, options.exponent, cpu::Kernels<T>{kernels.set, cpu::Narrowing::none, 1}, cpu::Sharing::in_place);
             plan_.adjoint = "own csr row panels (OpenMP)";
         }
         plan_.forward = own + forward_.words();
@@ -101,7 +101,7 @@ class CpuMatrixOperator final : public MatrixOperator<T> {
 
     std::shared_ptr<const CsrMatrix> a_;
     OperatorOptions options_;
-    cpu::Kernels kernels_;
+    cpu::Kernels<T> kernels_;
     std::int64_t version_ = 0;
     cpu::RowStorage<T> forward_;
     cpu::RowStorage<T> adjoint_;
@@ -113,16 +113,16 @@ class CpuMatrixOperator final : public MatrixOperator<T> {
 
 template <class T>
 std::unique_ptr<MatrixOperator<T>> cpu::make_operator(std::shared_ptr<const CsrMatrix> a, const OperatorOptions& options,
-                                                      const Kernels& kernels) {
+                                                      const Kernels<T>& kernels) {
     return std::make_unique<CpuMatrixOperator<T>>(std::move(a), options, kernels);
 }
 template <class T>
 std::unique_ptr<MatrixOperator<T>> make_cpu_operator(std::shared_ptr<const CsrMatrix> a, const OperatorOptions& options) {
-    return cpu::make_operator<T>(std::move(a), options, {});
+    return cpu::make_operator<T>(std::move(a), options, cpu::Kernels<T>{});
 }
 
 #define LSMR_INSTANTIATE(T)                                                                                                                  \
-    template std::unique_ptr<MatrixOperator<T>> cpu::make_operator(std::shared_ptr<const CsrMatrix>, const OperatorOptions&, const Kernels&); \
+    template std::unique_ptr<MatrixOperator<T>> cpu::make_operator(std::shared_ptr<const CsrMatrix>, const OperatorOptions&, const Kernels<T>&); \
     template std::unique_ptr<MatrixOperator<T>> make_cpu_operator(std::shared_ptr<const CsrMatrix>, const OperatorOptions&);
 LSMR_INSTANTIATE(double)
 LSMR_INSTANTIATE(float)

@@ -88,7 +88,7 @@ void csr_apply(const CsrView<T>& matrix, const std::vector<std::int64_t>& chunks
         rows[c] = {.first_row = chunks[c], .rows = chunks[c + 1] - chunks[c], .offsets = matrix.offsets + chunks[c],
                    .columns = matrix.columns + k, .values = matrix.values + k};
     }
-    csr_apply<T>(rows, best_instruction_set(), a, x, b, y, norm);
+    csr_apply<T>(rows, best_instruction_set<T>(), a, x, b, y, norm);
 }
 
 template <class T>

@@ -11,7 +11,8 @@ namespace lsmr::cpu {
 
 enum class InstructionSet { portable, avx2, avx512 };
 const char* name(InstructionSet set);
-// The widest one that this CPU has, found out once.
+// Of those that this CPU has, the one with the fastest kernels for T; found out once.
+template <class T>
 InstructionSet best_instruction_set();
 
 // Row i of a block holds the entries [offsets[i], offsets[i + 1]) - offsets[0] of columns and values; columns count from the block's
@@ -30,21 +31,23 @@ template <class T, class V, class C>
 double rows_portable(const RowBlock<T, V, C>& block, T a, const T* x, T b, T* y);
 template <class T, class V, class C>
 double rows_avx2(const RowBlock<T, V, C>& block, T a, const T* x, T b, T* y);
-template <class T, class V, class C>
-double rows_avx512(const RowBlock<T, V, C>& block, T a, const T* x, T b, T* y);
+template <class V, class C>
+double rows_avx512(const RowBlock<double, V, C>& block, double a, const double* x, double b, double* y);
 
-// One of these; set is at most best_instruction_set().
+// One of these; set is at most best_instruction_set<T>().
 template <class T, class V, class C>
 using RowsKernel = double (*)(const RowBlock<T, V, C>& block, T a, const T* x, T b, T* y);
 template <class T, class V, class C>
 RowsKernel<T, V, C> rows_kernel(InstructionSet set);
 
 // The types that products are made for: T, V, C.
-#define LSMR_ROW_TYPES(INSTANTIATE)             \
+#define LSMR_ROW_TYPES_FP64(INSTANTIATE)        \
     INSTANTIATE(double, double, std::int32_t)   \
     INSTANTIATE(double, double, std::uint16_t)  \
     INSTANTIATE(double, float, std::int32_t)    \
-    INSTANTIATE(double, float, std::uint16_t)   \
+    INSTANTIATE(double, float, std::uint16_t)
+#define LSMR_ROW_TYPES(INSTANTIATE)             \
+    LSMR_ROW_TYPES_FP64(INSTANTIATE)            \
     INSTANTIATE(float, float, std::int32_t)     \
     INSTANTIATE(float, float, std::uint16_t)
 

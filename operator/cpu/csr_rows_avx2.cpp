@@ -42,6 +42,7 @@ struct Lanes<double> {
     LSMR_TARGET static Vector all(double value) { return _mm256_set1_pd(value); }
     LSMR_TARGET static Vector load(__m256i mask, const double* p) { return _mm256_maskload_pd(p, mask); }
     LSMR_TARGET static Vector keep(__m256i mask, Vector v) { return _mm256_and_pd(_mm256_castsi256_pd(mask), v); }
+    LSMR_TARGET static Vector drop(__m256i mask, Vector v) { return _mm256_andnot_pd(_mm256_castsi256_pd(mask), v); }
     LSMR_TARGET static void store(__m256i mask, double* p, Vector v) { _mm256_maskstore_pd(p, mask, v); }
     template <class V, class C>
     LSMR_TARGET static Vector add_products(__m256i mask, const V* values, const C* columns, const double* x, Vector s) {
@@ -79,6 +80,7 @@ struct Lanes<float> {
     LSMR_TARGET static Vector all(float value) { return _mm256_set1_ps(value); }
     LSMR_TARGET static Vector load(__m256i mask, const float* p) { return _mm256_maskload_ps(p, mask); }
     LSMR_TARGET static Vector keep(__m256i mask, Vector v) { return _mm256_and_ps(_mm256_castsi256_ps(mask), v); }
+    LSMR_TARGET static Vector drop(__m256i mask, Vector v) { return _mm256_andnot_ps(_mm256_castsi256_ps(mask), v); }
     LSMR_TARGET static void store(__m256i mask, float* p, Vector v) { _mm256_maskstore_ps(p, mask, v); }
     template <class C>
     LSMR_TARGET static Vector add_products(__m256i mask, const float* values, const C* columns, const float* x, Vector s) {

@@ -3,7 +3,12 @@
 
 namespace lsmr::cpu {
 
-InstructionSet best_instruction_set() { return InstructionSet::portable; }
+template <class T>
+InstructionSet best_instruction_set() {
+    return InstructionSet::portable;
+}
+template InstructionSet best_instruction_set<double>();
+template InstructionSet best_instruction_set<float>();
 
 template <class T, class V, class C>
 RowsKernel<T, V, C> rows_kernel(InstructionSet) {

@@ -4,7 +4,8 @@
 // Lanes<T> offers, for kLanes values of T:
 //   Mask first(n)                                   the first n lanes, none for n <= 0, all for n >= kLanes
 //   Vector zero(), all(T), load(Mask, T*)           lanes outside of a mask are 0, their memory is not touched
-//   Vector keep(Mask, Vector), void store(Mask, T*, Vector)
+//   Vector keep(Mask, Vector), drop(Mask, Vector)   0 in the lanes outside of the mask, in those inside
+//   void store(Mask, T*, Vector)
 //   Vector add_products(Mask, V*, C*, T* x, Vector s)   s + values x[columns] in the lanes of the mask; others keep s
 //   Vector multiply(Vector, Vector), multiply_add(a, b, c)   a b + c
 //   Vector sums(const Vector (&)[kLanes])           lane j: the sum over the lanes of vector j
@@ -22,6 +23,20 @@ LSMR_TARGET inline typename Lanes::Vector row_lanes(const V* values, const C* co
         sum = Lanes::add_products(Lanes::first(length - k), values + k, columns + k, x, sum);
     }
     return sum;
+}
+
+// The lanes of two neighbouring rows. A gather costs the same however few of its lanes are in use, so rows that fit share one.
+template <class Lanes, class T, class V, class C>
+LSMR_TARGET inline void two_rows(const V* values, const C* columns, std::int64_t length, std::int64_t next_length, const T* x,
+                                 typename Lanes::Vector* rows) {
+    if (length + next_length <= Lanes::kLanes) {
+        const auto both = row_lanes<Lanes>(values, columns, length + next_length, x);
+        rows[0] = Lanes::keep(Lanes::first(length), both);
+        rows[1] = Lanes::drop(Lanes::first(length), both);
+    } else {
+        rows[0] = row_lanes<Lanes>(values, columns, length, x);
+        rows[1] = row_lanes<Lanes>(values + length, columns + length, next_length, x);
+    }
 }
 
 // As many rows at once as there are lanes, so that their sums over lanes are formed together, and y is read and written in vectors.
@@ -44,9 +59,9 @@ LSMR_TARGET double rows_simd(const RowBlock<T, V, C>& block, T a, const T* x, T 
             }
             typename Lanes::Vector rows[kLanes];
 #pragma GCC unroll 8
-            for (int j = 0; j < kLanes; ++j) {
+            for (int j = 0; j < kLanes; j += 2) {
                 const std::int64_t k = offsets[j] - block.offsets[0];
-                rows[j] = row_lanes<Lanes>(block.values + k, block.columns + k, offsets[j + 1] - offsets[j], x);
+                two_rows<Lanes>(block.values + k, block.columns + k, offsets[j + 1] - offsets[j], offsets[j + 2] - offsets[j + 1], x, rows + j);
             }
             const auto mask = Lanes::first(end - i);
             auto result = Lanes::multiply(a_lanes, Lanes::sums(rows));

@@ -1,28 +1,39 @@
 // Which kernels an x86-64 CPU runs.
+#include <algorithm>
+#include <type_traits>
+
 #include "operator/cpu/csr_rows.hpp"
 
 namespace lsmr::cpu {
+namespace {
 
-InstructionSet best_instruction_set() {
-    static const InstructionSet best = [] {
+InstructionSet widest_of_this_cpu() {
+    static const InstructionSet widest = [] {
         const bool avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("bmi") &&
                           __builtin_cpu_supports("bmi2");
-        if (!avx2) return InstructionSet::portable;
-        const bool avx512 = __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+        const bool avx512 = avx2 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
                             __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
-        return avx512 ? InstructionSet::avx512 : InstructionSet::avx2;
+        return avx512 ? InstructionSet::avx512 : avx2 ? InstructionSet::avx2 : InstructionSet::portable;
     }();
-    return best;
+    return widest;
 }
+
+}  // namespace
+
+template <class T>
+InstructionSet best_instruction_set() {
+    if constexpr (std::is_same_v<T, float>) return std::min(widest_of_this_cpu(), InstructionSet::avx2);
+    else return widest_of_this_cpu();
+}
+template InstructionSet best_instruction_set<double>();
+template InstructionSet best_instruction_set<float>();
 
 template <class T, class V, class C>
 RowsKernel<T, V, C> rows_kernel(InstructionSet set) {
-    switch (set) {
-        case InstructionSet::portable: return rows_portable<T, V, C>;
-        case InstructionSet::avx2: return rows_avx2<T, V, C>;
-        case InstructionSet::avx512: return rows_avx512<T, V, C>;
+    if constexpr (std::is_same_v<T, double>) {
+        if (set == InstructionSet::avx512) return rows_avx512<V, C>;
     }
-    return nullptr;
+    return set == InstructionSet::portable ? rows_portable<T, V, C> : rows_avx2<T, V, C>;
 }
 
 #define LSMR_INSTANTIATE(T, V, C) template RowsKernel<T, V, C> rows_kernel<T, V, C>(InstructionSet);

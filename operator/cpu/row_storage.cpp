@@ -20,13 +20,13 @@ struct Span {
     std::int64_t length = 0;
 };
 // The columns between the first and the last one of some rows.
-Span column_span(const CsrMatrix& a, std::int64_t begin, std::int64_t end) {
-    std::int64_t first = a.cols();
+Span column_span(const CsrView<double>& a, std::int64_t begin, std::int64_t end) {
+    std::int64_t first = a.cols;
     std::int64_t last = -1;
     for (std::int64_t i = begin; i < end; ++i) {
-        if (a.offsets()[i] == a.offsets()[i + 1]) continue;
-        first = std::min<std::int64_t>(first, a.columns()[a.offsets()[i]]);  // columns ascend
-        last = std::max<std::int64_t>(last, a.columns()[a.offsets()[i + 1] - 1]);
+        if (a.offsets[i] == a.offsets[i + 1]) continue;
+        first = std::min<std::int64_t>(first, a.columns[a.offsets[i]]);  // columns ascend
+        last = std::max<std::int64_t>(last, a.columns[a.offsets[i + 1] - 1]);
     }
     if (last < 0) return {};
     return {static_cast<std::int32_t>(first), last - first + 1};
@@ -57,26 +57,28 @@ double lines_per_entry(const CsrMatrix& a, std::int64_t values_per_line) {
     return entries == 0 ? 0 : static_cast<double>(lines) / static_cast<double>(entries);
 }
 
-// The columns [begin, end) of a, under their own numbers.
-CsrMatrix column_panel(const CsrMatrix& a, std::int64_t begin, std::int64_t end) {
-    const auto first_from = [&](std::int64_t row, std::int64_t column) {
-        const std::int32_t* const row_end = a.columns() + a.offsets()[row + 1];
-        return std::lower_bound(a.columns() + a.offsets()[row], row_end, column) - a.columns();
-    };
-    HostBuffer<std::int64_t> offsets(a.rows() + 1);
-    offsets[0] = 0;
-#pragma omp parallel for schedule(static)
-    for (std::int64_t i = 0; i < a.rows(); ++i) offsets[i + 1] = first_from(i, end) - first_from(i, begin);
-    for (std::int64_t i = 0; i < a.rows(); ++i) offsets[i + 1] += offsets[i];
-    HostBuffer<std::int32_t> columns(offsets[a.rows()]);
-    HostBuffer<double> values(offsets[a.rows()]);
+// Takes the entries of every row from next[row] on whose columns are below end, and moves next behind them.
+CsrArrays take_columns(const CsrMatrix& a, std::int64_t end, HostBuffer<std::int64_t>& next) {
+    CsrArrays panel;
+    panel.offsets = HostBuffer<std::int64_t>(a.rows() + 1);
+    panel.offsets[0] = 0;
 #pragma omp parallel for schedule(static)
     for (std::int64_t i = 0; i < a.rows(); ++i) {
-        const std::int64_t from = first_from(i, begin);
-        std::copy_n(a.columns() + from, offsets[i + 1] - offsets[i], columns.data() + offsets[i]);
-        std::copy_n(a.values() + from, offsets[i + 1] - offsets[i], values.data() + offsets[i]);
+        std::int64_t k = next[i];
+        while (k < a.offsets()[i + 1] && a.columns()[k] < end) ++k;
+        panel.offsets[i + 1] = k - next[i];
     }
-    return CsrMatrix::from_csr(a.rows(), a.cols(), std::move(offsets), std::move(columns), std::move(values));
+    for (std::int64_t i = 0; i < a.rows(); ++i) panel.offsets[i + 1] += panel.offsets[i];
+    panel.columns = HostBuffer<std::int32_t>(panel.offsets[a.rows()]);
+    panel.values = HostBuffer<double>(panel.offsets[a.rows()]);
+#pragma omp parallel for schedule(static)
+    for (std::int64_t i = 0; i < a.rows(); ++i) {
+        const std::int64_t count = panel.offsets[i + 1] - panel.offsets[i];
+        std::copy_n(a.columns() + next[i], count, panel.columns.data() + panel.offsets[i]);
+        std::copy_n(a.values() + next[i], count, panel.values.data() + panel.offsets[i]);
+        next[i] += count;
+    }
+    return panel;
 }
 
 }  // namespace
@@ -87,7 +89,7 @@ std::int64_t choose_panels(std::int64_t rows, std::int64_t cols, std::int64_t nn
     // Below, neighbouring rows find what they need in the first-level cache.
     constexpr double kScattered = 0.25;
     // A panel reads offsets and y again, and makes short rows of long ones: fewer entries a row do not pay for that.
-    constexpr std::int64_t kLeastPerRow = 3;
+    constexpr std::int64_t kLeastPerRow = 2;
     const std::int64_t x_bytes = cols * value_bytes;
     if (lines_per_entry < kScattered || x_bytes < 2 * kPanelBytes) return 1;
     const std::int64_t wanted = (x_bytes + kPanelBytes - 1) / kPanelBytes;
@@ -95,16 +97,17 @@ std::int64_t choose_panels(std::int64_t rows, std::int64_t cols, std::int64_t nn
 }
 
 template <class T>
-RowPanel<T>::RowPanel(const CsrMatrix& a, int exponent, Narrowing narrowing, Sharing sharing) {
-    const std::vector<std::int64_t> firsts = balanced_chunks(a.rows(), a.offsets());
+RowPanel<T>::RowPanel(const CsrView<double>& a, int exponent, Narrowing narrowing, Sharing sharing) {
+    const std::int64_t nnz = a.offsets[a.rows];
+    const std::vector<std::int64_t> firsts = balanced_chunks(a.rows, a.offsets);
     const auto count = static_cast<std::int64_t>(firsts.size()) - 1;
     chunks_.resize(static_cast<std::size_t>(count));
-    const auto first_entry = [&](std::int64_t c) { return a.offsets()[firsts[static_cast<std::size_t>(c)]]; };
-    const auto value_at = [&](std::int64_t k) { return exponent == 0 ? a.values()[k] : std::ldexp(a.values()[k], exponent); };
+    const auto first_entry = [&](std::int64_t c) { return a.offsets[firsts[static_cast<std::size_t>(c)]]; };
+    const auto value_at = [&](std::int64_t k) { return exponent == 0 ? a.values[k] : std::ldexp(a.values[k], exponent); };
 
     // What can be narrowed.
     std::vector<Span> spans(static_cast<std::size_t>(count));
-    std::atomic<bool> exact = std::is_same_v<T, double> && narrowing == Narrowing::lossless && a.nnz() > 0;
+    std::atomic<bool> exact = std::is_same_v<T, double> && narrowing == Narrowing::lossless && nnz > 0;
     for_each_chunk(count, [&](std::int64_t c) {
         const auto at = static_cast<std::size_t>(c);
         spans[at] = column_span(a, firsts[at], firsts[at + 1]);
@@ -117,7 +120,7 @@ RowPanel<T>::RowPanel(const CsrMatrix& a, int exponent, Narrowing narrowing, Sha
         if (spans[static_cast<std::size_t>(c)].length <= kShortColumns) in_short += first_entry(c + 1) - first_entry(c);
     }
     // A few narrow chunks do not pay for arrays of their own.
-    const bool shorten = narrowing == Narrowing::lossless && in_short > 0 && 2 * in_short >= a.nnz();
+    const bool shorten = narrowing == Narrowing::lossless && in_short > 0 && 2 * in_short >= nnz;
     if (!shorten) in_short = 0;
     const bool convert = !exact && (!std::is_same_v<T, double> || exponent != 0);
     const bool copy = sharing == Sharing::copied && (shorten || exact || convert);
@@ -126,11 +129,11 @@ RowPanel<T>::RowPanel(const CsrMatrix& a, int exponent, Narrowing narrowing, Sha
     // Arrays of our own, each page first written by the thread that will read it.
     if (shorten) short_columns_ = HostBuffer<std::uint16_t>(in_short + kPadding);
     if (copy) {
-        offsets_ = HostBuffer<std::int64_t>(a.rows() + 1);
-        columns_ = HostBuffer<std::int32_t>(a.nnz() - in_short);
+        offsets_ = HostBuffer<std::int64_t>(a.rows + 1);
+        columns_ = HostBuffer<std::int32_t>(nnz - in_short);
     }
-    if (exact) short_values_ = HostBuffer<float>(a.nnz());
-    if (own_values) values_ = HostBuffer<T>(a.nnz());
+    if (exact) short_values_ = HostBuffer<float>(nnz);
+    if (own_values) values_ = HostBuffer<T>(nnz);
     std::vector<std::int64_t> column_place(static_cast<std::size_t>(count));  // of a chunk's first column, in the array that holds it
     std::int64_t next_short = 0;
     std::int64_t next_long = 0;
@@ -145,16 +148,16 @@ RowPanel<T>::RowPanel(const CsrMatrix& a, int exponent, Narrowing narrowing, Sha
 
         chunk.first_row = firsts[at];
         chunk.rows = firsts[at + 1] - firsts[at];
-        chunk.offsets = (copy ? offsets_.data() : a.offsets()) + firsts[at];
+        chunk.offsets = (copy ? offsets_.data() : a.offsets) + firsts[at];
         if (short_here) {
             chunk.short_columns = short_columns_.data() + column_place[at];
             chunk.first_column = spans[at].first;
         } else {
-            chunk.columns = copy ? columns_.data() + column_place[at] : a.columns() + begin;
+            chunk.columns = copy ? columns_.data() + column_place[at] : a.columns + begin;
         }
         if (exact) chunk.short_values = short_values_.data() + begin;
         else if (own_values) chunk.values = values_.data() + begin;
-        else if constexpr (std::is_same_v<T, double>) chunk.values = a.values() + begin;
+        else if constexpr (std::is_same_v<T, double>) chunk.values = a.values + begin;
     }
 
     if (copy) offsets_[0] = 0;
@@ -163,12 +166,12 @@ RowPanel<T>::RowPanel(const CsrMatrix& a, int exponent, Narrowing narrowing, Sha
         const RowChunk<T>& chunk = chunks_[at];
         const std::int64_t begin = first_entry(c);
         const std::int64_t end = first_entry(c + 1);
-        if (copy) std::copy_n(a.offsets() + chunk.first_row + 1, chunk.rows, offsets_.data() + chunk.first_row + 1);
+        if (copy) std::copy_n(a.offsets + chunk.first_row + 1, chunk.rows, offsets_.data() + chunk.first_row + 1);
         if (chunk.short_columns) {
-            std::transform(a.columns() + begin, a.columns() + end, short_columns_.data() + column_place[at],
+            std::transform(a.columns + begin, a.columns + end, short_columns_.data() + column_place[at],
                            [&](std::int32_t column) { return static_cast<std::uint16_t>(column - chunk.first_column); });
         } else if (copy) {
-            std::copy(a.columns() + begin, a.columns() + end, columns_.data() + column_place[at]);
+            std::copy(a.columns + begin, a.columns + end, columns_.data() + column_place[at]);
         }
         if (exact) {
             for (std::int64_t k = begin; k < end; ++k) short_values_[k] = static_cast<float>(value_at(k));
@@ -181,18 +184,22 @@ RowPanel<T>::RowPanel(const CsrMatrix& a, int exponent, Narrowing narrowing, Sha
 }
 
 template <class T>
-RowStorage<T>::RowStorage(const CsrMatrix& a, int exponent, const Kernels& kernels, Sharing sharing) : set_(kernels.set), nnz_(a.nnz()) {
+RowStorage<T>::RowStorage(const CsrMatrix& a, int exponent, const Kernels<T>& kernels, Sharing sharing) : set_(kernels.set), nnz_(a.nnz()) {
     const std::int64_t count =
         kernels.panels > 0 ? kernels.panels
                            : choose_panels(a.rows(), a.cols(), a.nnz(), sizeof(T), lines_per_entry(a, kCacheLine / std::int64_t{sizeof(T)}));
     if (count == 1) {
-        panels_.emplace_back(a, exponent, kernels.narrowing, sharing);
+        panels_.emplace_back(CsrView<double>{a.rows(), a.cols(), a.offsets(), a.columns(), a.values()}, exponent, kernels.narrowing, sharing);
         return;
     }
+    HostBuffer<std::int64_t> next(a.rows());
+#pragma omp parallel for schedule(static)
+    for (std::int64_t i = 0; i < a.rows(); ++i) next[i] = a.offsets()[i];
     for (std::int64_t p = 0; p < count; ++p) {
-        CsrMatrix panel = column_panel(a, a.cols() * p / count, a.cols() * (p + 1) / count);
-        panels_.emplace_back(panel, exponent, kernels.narrowing, Sharing::copied);
-        if (panels_.back().reads_matrix()) panel_matrices_.push_back(std::move(panel));
+        CsrArrays panel = take_columns(a, a.cols() * (p + 1) / count, next);
+        panels_.emplace_back(CsrView<double>{a.rows(), a.cols(), panel.offsets.data(), panel.columns.data(), panel.values.data()}, exponent,
+                             kernels.narrowing, Sharing::copied);
+        if (panels_.back().reads_matrix()) panel_arrays_.push_back(std::move(panel));
     }
 }
 
@@ -207,7 +214,7 @@ template <class T>
 std::int64_t RowStorage<T>::bytes() const {
     std::int64_t total = 0;
     for (const RowPanel<T>& panel : panels_) total += panel.bytes();
-    for (const CsrMatrix& matrix : panel_matrices_) total += matrix.bytes();
+    for (const CsrArrays& arrays : panel_arrays_) total += arrays.bytes();
     return total;
 }
 

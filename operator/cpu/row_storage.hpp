@@ -21,8 +21,9 @@ enum class Narrowing { none, lossless };
 enum class Sharing { in_place, copied };
 
 // How the matrix is stored and multiplied; tests and measurements force what make_cpu_operator() would not choose.
+template <class T>
 struct Kernels {
-    InstructionSet set = best_instruction_set();
+    InstructionSet set = best_instruction_set<T>();
     Narrowing narrowing = Narrowing::lossless;
     std::int64_t panels = 0;  // of columns; 0: as many as choose_panels() says
 };
@@ -30,15 +31,22 @@ struct Kernels {
 // How many panels of columns pay. lines_per_entry: cache lines of x that a chunk of rows touches, for each of its entries.
 std::int64_t choose_panels(std::int64_t rows, std::int64_t cols, std::int64_t nnz, std::int64_t value_bytes, double lines_per_entry);
 
+struct CsrArrays {
+    HostBuffer<std::int64_t> offsets;
+    HostBuffer<std::int32_t> columns;
+    HostBuffer<double> values;
+    std::int64_t bytes() const { return offsets.bytes() + columns.bytes() + values.bytes(); }
+};
+
 // A panel, or the whole matrix.
 template <class T>
 class RowPanel {
   public:
     // 2^exponent a, rounded to T.
-    RowPanel(const CsrMatrix& a, int exponent, Narrowing narrowing, Sharing sharing);
+    RowPanel(const CsrView<double>& a, int exponent, Narrowing narrowing, Sharing sharing);
 
     const std::vector<RowChunk<T>>& chunks() const { return chunks_; }
-    // Whether an array of the matrix is read in place: it must outlive this.
+    // Whether arrays of the matrix are read in place: they must outlive this.
     bool reads_matrix() const { return reads_matrix_; }
     // Of arrays of its own.
     std::int64_t bytes() const {
@@ -63,7 +71,7 @@ class RowStorage {
   public:
     RowStorage() = default;
     // 2^exponent a, rounded to T.
-    RowStorage(const CsrMatrix& a, int exponent, const Kernels& kernels, Sharing sharing);
+    RowStorage(const CsrMatrix& a, int exponent, const Kernels<T>& kernels, Sharing sharing);
 
     // y <- a A x + b y
     void apply(double a, const T* x, double b, T* y, NormPartials* norm) const;
@@ -79,11 +87,11 @@ class RowStorage {
   private:
     InstructionSet set_ = InstructionSet::portable;
     std::int64_t nnz_ = 0;
-    std::vector<CsrMatrix> panel_matrices_;  // where there are several, those that they read
+    std::vector<CsrArrays> panel_arrays_;  // where there are several panels, what they read
     std::vector<RowPanel<T>> panels_;
 };
 
 template <class T>
-std::unique_ptr<MatrixOperator<T>> make_operator(std::shared_ptr<const CsrMatrix> a, const OperatorOptions& options, const Kernels& kernels);
+std::unique_ptr<MatrixOperator<T>> make_operator(std::shared_ptr<const CsrMatrix> a, const OperatorOptions& options, const Kernels<T>& kernels);
 
 }  // namespace lsmr::cpu

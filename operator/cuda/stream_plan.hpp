@@ -47,8 +47,8 @@ enum class StreamCut { rows, balanced };
 inline constexpr std::int64_t kEntriesPerThread = 32;
 
 // Threads that share each of `rows` rows of `count` entries in a block of `threads`: as many as there are, never more than entries.
-inline std::uint8_t choose_team(std::int64_t rows, std::int64_t count, int threads) {
-    if (rows == 1 && count > threads) return kWholeBlock;
+inline std::uint8_t choose_team(std::int64_t rows, std::int64_t count, std::int64_t capacity, int threads) {
+    if (rows == 1 && count > std::min<std::int64_t>(threads, capacity)) return kWholeBlock;
     std::uint8_t team = 0;
     while (team < 5 && (rows << (team + 1)) <= threads && (rows << (team + 1)) <= count) ++team;
     return team;
@@ -107,7 +107,7 @@ StreamPlan make_stream_plan(std::int64_t rows, const Offset* offsets, std::int64
         }
         item.count = static_cast<std::uint16_t>(end - begin);
         item.rows = static_cast<std::uint16_t>(item_rows);
-        item.team = choose_team(item_rows, end - begin, threads);
+        item.team = choose_team(item_rows, end - begin, capacity, threads);
         plan.items.push_back(item);
         begin = end;
         row = end_row;
