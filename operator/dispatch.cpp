@@ -13,8 +13,9 @@ namespace {
 constexpr std::int64_t kPanelBytes = std::int64_t{16} << 20;
 constexpr std::int64_t kScatteredBytes = std::int64_t{24} << 20;
 
-SpmvChoice stream(int threads, int capacity) {
+SpmvChoice staged(SpmvKernel kernel, int threads, int capacity) {
     SpmvChoice choice;
+    choice.kernel = kernel;
     choice.threads = threads;
     choice.capacity = capacity;
     return choice;
@@ -62,48 +63,45 @@ std::vector<Candidate> spmv_candidates(const DispatchKey& key, std::int64_t expe
     const bool uneven = static_cast<double>(key.longest) > 64 * (key.average + 1) && key.longest > 4096;
 
     std::vector<Candidate> candidates;
-    const auto add = [&](const SpmvChoice& choice, std::string reason) { candidates.push_back({choice, std::move(reason)}); };
+    const auto add = [&](const SpmvChoice& choice, std::string reason) {
+        if (candidates.size() < 4) candidates.push_back({choice, std::move(reason)});
+    };
+    const auto add_cusparse = [&] {
+        SpmvChoice cusparse;
+        cusparse.kernel = SpmvKernel::cusparse_alg2;
+        if (key.index_bits == 32) add(cusparse, fmt::format("rows of up to {} entries, {:.0f} on average", key.longest, key.average));
+    };
+    const SpmvChoice balanced = staged(SpmvKernel::balanced, 128, 1024);
     if (scattered) {
         const auto panels = static_cast<int>(std::clamp<std::int64_t>((x_bytes + kPanelBytes - 1) / kPanelBytes, 1, 8));
         if (x_bytes > kScatteredBytes && key.average >= 4.0 * panels && pays(kProductsForPanels)) {
-            SpmvChoice choice = stream(256, 1024);
+            SpmvChoice choice = staged(SpmvKernel::stream, 256, 1024);
             choice.panels = panels;
             add(choice, fmt::format("scattered gathers from {:.0f} MB of x: panels of {:.0f} MB stay in L2", static_cast<double>(x_bytes) / 1e6,
                                     static_cast<double>(x_bytes) / panels / 1e6));
         }
-        add(stream(256, 1024), "scattered gathers: small items leave L1 to misses in flight");
-        add(stream(128, 1024), "scattered gathers: small items, more of them");
+        add(staged(SpmvKernel::stream, 256, 2048), "scattered gathers: many threads a block leave L1 to misses in flight");
+        if (uneven) add_cusparse();
+        add(balanced, "scattered gathers: full items");
         if (key.average >= 64 && key.variation < 1) {
-            SpmvChoice choice;
-            choice.kernel = SpmvKernel::rows;
-            choice.threads = 32;
-            add(choice, "long rows of like length");
-        } else {
-            add(stream(256, 2048), "scattered gathers: longer items");
+            SpmvChoice rows;
+            rows.kernel = SpmvKernel::rows;
+            rows.threads = 32;
+            add(rows, "long rows of like length");
         }
+        add(staged(SpmvKernel::products, 256, 2048), "scattered gathers: all threads gather, whatever the rows");
     } else {
-        add(stream(128, 2048), "local gathers: large items, neighbouring rows gather together");
-        add(stream(128, 1024), "local gathers: smaller items");
-        add(stream(256, 1024), "local gathers: smaller items, more threads");
-    }
-    if (uneven) {
-        SpmvChoice cusparse;
-        cusparse.kernel = SpmvKernel::cusparse_alg2;
-        if (key.index_bits == 32) {
-            if (candidates.size() == 4) candidates.pop_back();
-            add(cusparse, fmt::format("rows of up to {} entries, {:.0f} on average", key.longest, key.average));
-        }
-    } else if (key.p95 > 256 && candidates.size() < 4) {
-        SpmvChoice balanced = stream(128, 1024);
-        balanced.kernel = SpmvKernel::balanced;
-        add(balanced, "rows that fill items badly are cut");
+        add(staged(SpmvKernel::stream, 128, 2048), "local gathers: large items, neighbouring rows gather together");
+        add(staged(SpmvKernel::stream, 128, 1024), "local gathers: smaller items");
+        if (uneven) add_cusparse();
+        add(staged(SpmvKernel::stream, 256, 1024), "local gathers: smaller items, more threads");
+        if (key.variation > 0.5) add(balanced, "rows of unlike length: full items");
     }
     for (Candidate& candidate : candidates) {
         SpmvChoice& choice = candidate.choice;
-        if (choice.kernel != SpmvKernel::stream && choice.kernel != SpmvKernel::balanced) continue;
-        if (!pays(kProductsForNarrowing)) continue;
+        if (!is_staged(choice) || !pays(kProductsForNarrowing)) continue;
         choice.narrow_columns = key.narrow >= 0.5;
-        choice.values = key.exact;
+        if (choice.kernel != SpmvKernel::products) choice.values = key.exact;
     }
     return candidates;
 }

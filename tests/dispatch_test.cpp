@@ -83,17 +83,20 @@ TEST_CASE("dispatch: local rows take large items, scattered ones small items, sc
     CHECK(text(spmv_candidates(key, 0).front().choice) == "stream-128x2048");
     key.scattered = 0.95;
     key.cols = 1000000;  // 8 MB of x
-    CHECK(text(spmv_candidates(key, 0).front().choice) == "stream-256x1024");
+    CHECK(text(spmv_candidates(key, 0).front().choice) == "stream-256x2048");
     key.cols = 8000000;  // 64 MB
     CHECK(text(spmv_candidates(key, 0).front().choice) == "stream-256x1024+panels4");
     key.type = VectorType::fp32;
     CHECK(text(spmv_candidates(key, 0).front().choice) == "stream-256x1024+panels2");
     // Few products: a conversion would not pay.
-    CHECK(text(spmv_candidates(key, kProductsForPanels - 1).front().choice) == "stream-256x1024");
+    CHECK(text(spmv_candidates(key, kProductsForPanels - 1).front().choice) == "stream-256x2048");
     CHECK(text(spmv_candidates(key, kProductsForPanels).front().choice) == "stream-256x1024+panels2");
     // Short rows would fall apart into pieces of one or two entries.
     key.average = 3;
-    CHECK(text(spmv_candidates(key, 0).front().choice) == "stream-256x1024");
+    CHECK(text(spmv_candidates(key, 0).front().choice) == "stream-256x2048");
+    // Uneven rows have cuSPARSE among the candidates.
+    key.longest = 100000;
+    CHECK(text(spmv_candidates(key, 0)[1].choice) == "cusparse-alg2");
 }
 
 TEST_CASE("dispatch: candidates are few, different, and never vary in their bits") {

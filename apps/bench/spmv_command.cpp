@@ -296,7 +296,7 @@ int spmv_command(std::span<const std::string> args) {
     say(spmv_heading(report));
 
     // Matrices are made ahead while the GPU measures; on the CPU that would disturb the times.
-    const std::size_t ahead = on_gpu ? 4 : 1;
+    const std::size_t ahead = on_gpu ? 3 : 1;
     std::deque<std::future<NamedMatrix>> coming;
     std::size_t asked = 0;
     for (std::size_t i = 0; i < options.sources.size(); ++i) {
