@@ -142,6 +142,16 @@ Comparison compare(const CommandLine& line, const Problem& problem, const Outcom
     return compare_with_eigen(comparison, std::move(ours), [] { return noted_signal() != 0; });
 }
 
+// Puts the method that auto stands for into the options, and refuses one that does not fit A.
+void resolve_method(CommandLine& line, const CsrMatrix& a) {
+    line.method_reason = choose_method(line.solve, a.rows(), a.cols(), &a).reason;
+    try {
+        line.solve = resolved_options(line.solve, a.rows(), a.cols(), &a);
+    } catch (const InputError& error) {
+        throw UsageError(error.what());  // each flag by itself has been checked: it is the method that does not fit
+    }
+}
+
 PreparedProblem prepare(const CommandLine& line, const Problem& problem) {
     try {
         return PreparedProblem(problem.a, line.prepare);
@@ -169,6 +179,7 @@ int solve(CommandLine& line, Console& console) {
         return kExitOk;
     }
 
+    resolve_method(line, a);
     if (line.prepare.threads == 0) line.prepare.threads = omp_get_max_threads();
     PreparedProblem prepared = prepare(line, problem);
     warnings.insert(warnings.end(), prepared.info().notes.begin(), prepared.info().notes.end());

@@ -140,6 +140,7 @@ std::string solve_json(const CommandLine& line, const Problem& problem, const Pr
     json["status"] = status_json(result);
     json["exit_code"] = outcome.exit_code();
     json["method"] = name(line.solve.method);
+    json["method_reason"] = text_or_null(line.method_reason);
     json["precision"] = name(line.prepare.precision);
     json["device"] = {{"kind", device_name(prepared.device)}, {"name", prepared.device_name}};
     json["iterations"] = result.iterations;
@@ -185,7 +186,7 @@ std::string check_json(const CommandLine& line, const Problem& problem, const st
     json["schema"] = "lsmr_solve/1";
     json["status"] = nullptr;
     json["exit_code"] = 0;
-    for (const char* of_a_solve : {"method", "precision", "device", "iterations", "norms"}) json[of_a_solve] = nullptr;
+    for (const char* of_a_solve : {"method", "method_reason", "precision", "device", "iterations", "norms"}) json[of_a_solve] = nullptr;
     json["matrix"] = matrix_json(line, problem);
     json["values"] = {{"min", number(summary.min)},         {"max", number(summary.max)},
                       {"sum", number(summary.sum)},         {"nonfinite", summary.nonfinite},

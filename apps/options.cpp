@@ -163,9 +163,13 @@ std::vector<FlagGroup> make_flag_groups() {
          }},
         {"Method and stopping",
          {
-             {"method", "", "M", fmt::format("lsmr or cgls [{}]", name(solve.method)),
+             {"method", "", "M", fmt::format("lsmr, lsqr, cgls, cg (SPD A) or auto [{}]", name(solve.method)),
               [](CommandLine& line, const std::string& value) {
-                  line.solve.method = parse_choice<Method>(value, {{"lsmr", Method::lsmr}, {"cgls", Method::cgls}});
+                  line.solve.method = parse_choice<Method>(value, {{"auto", Method::automatic},
+                                                                    {"lsmr", Method::lsmr},
+                                                                    {"lsqr", Method::lsqr},
+                                                                    {"cgls", Method::cgls},
+                                                                    {"cg", Method::cg}});
               }},
              {"atol", "", "R", fmt::format("relative error of A [{:g}]", solve.atol),
               [](CommandLine& line, const std::string& value) { line.solve.atol = parse_finite(value); }},
@@ -355,6 +359,8 @@ void check_combinations(const CommandLine& line) {
     refuse_together(check && !line.output.empty(), "--check does not solve, so -o has nothing to write");
     refuse_together(check && !line.history.empty(), "--check does not solve, so --history has nothing to write");
     refuse_together(check && line.compare_eigen, "--check does not solve, so --compare has nothing to compare");
+    refuse_together(line.solve.method == Method::cg && line.solve.damp > 0,
+                    "--method cg solves A x = b and knows no damping: take lsmr, lsqr or cgls with --damp");
     refuse_together(line.solve.damp_center == DampCenter::x0 && line.x0.empty(), "--damp-center x0 needs --x0");
     const auto from_stdin = {line.matrix == "-", line.rhs.path == "-", line.x0 == "-"};
     refuse_together(std::count(from_stdin.begin(), from_stdin.end(), true) > 1,

@@ -38,6 +38,7 @@ struct CommandLine {
     bool transpose = false;
     ReadOptions read;
     SolveOptions solve;
+    std::string method_reason;  // why --method auto took solve.method; empty: it was asked for
     PrepareOptions prepare;
     bool compare_eigen = false;
 

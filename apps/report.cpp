@@ -44,7 +44,8 @@ std::string next_step(const CommandLine& line, const SolveResult& result) {
         case Status::non_finite:
             return fmt::format("look at the values with --check{}", fp32 ? ", or try --precision fp64" : "");
         case Status::breakdown:
-            return "try the other --method, or --damp L";
+            return line.solve.method == Method::cg ? "take --method lsqr or lsmr, which need no positive definite A"
+                                                   : "try another --method, or --damp L";
         case Status::stagnated:
         case Status::audit_refused:
             return fmt::format(
@@ -94,6 +95,9 @@ void print_setup(Console& console, const CommandLine& line, const PreparedProble
                              name(info.plan.storage),
                              info.plan.storage_reason.empty() ? "" : ": " + info.plan.storage_reason));
     if (!console.shows_details()) return;
+    if (!line.method_reason.empty()) {
+        console.detail(fmt::format("method  {}: {}", name(solve.method), line.method_reason));
+    }
     console.detail(
         fmt::format("plan    A x by {}, A^T y by {}, {} stored{}", info.plan.forward, info.plan.adjoint,
                     format_bytes(info.plan.bytes),
@@ -133,10 +137,12 @@ void IterationLog::print(const IterationRecord& record) {
         console_.line(fmt::format("\n{:>8} {:>11} {:>11} {:>10} {:>10} {:>10} {:>9} {:>11} {:>9}", "itn", "||r||",
                                   "||A'r||", "compat", "LS", "||A||", "cond(A)", "||x||", "time"));
     }
-    const std::string cond = std::isnan(record.cond) ? "-" : fmt::format("{:.2e}", record.cond);
-    console_.line(fmt::format("{:>8} {:>11.4e} {:>11.4e} {:>10.3e} {:>10.3e} {:>10.3e} {:>9} {:>11.4e} {:>8.2f}s",
-                              record.iteration, record.r_norm, record.ar_norm, record.compat, record.ls, record.a_norm,
-                              cond, record.x_norm, record.seconds));
+    const auto cell = [](double value, int digits) {
+        return std::isnan(value) ? std::string("-") : fmt::format("{:.{}e}", value, digits);
+    };
+    console_.line(fmt::format("{:>8} {:>11.4e} {:>11} {:>10} {:>10} {:>10.3e} {:>9} {:>11.4e} {:>8.2f}s",
+                              record.iteration, record.r_norm, cell(record.ar_norm, 4), cell(record.compat, 3),
+                              cell(record.ls, 3), record.a_norm, cell(record.cond, 2), record.x_norm, record.seconds));
     printed_ = record.iteration;
 }
 

@@ -5,22 +5,27 @@
 #include <memory>
 #include <utility>
 
+#include "solver/cg.hpp"
 #include "solver/cgls.hpp"
 #include "solver/driver.hpp"
 #include "solver/engine.hpp"
 #include "solver/lsmr.hpp"
+#include "solver/lsqr.hpp"
 
 namespace lsmr::detail {
 
-// Runs the method that the options name.
+// Runs the method that the options name; they went through resolved_options().
 template <class Backend>
 SolveResult drive(Backend& backend, const DriveProblem& problem, const SolveOptions& options, double conlim, Observer* observer) {
     using T = typename Backend::Value;
     switch (options.method) {
         case Method::lsmr: return Drive<Lsmr<T>, Backend>(backend, problem, options, conlim, observer)();
+        case Method::lsqr: return Drive<Lsqr<T>, Backend>(backend, problem, options, conlim, observer)();
         case Method::cgls: return Drive<Cgls<T>, Backend>(backend, problem, options, conlim, observer)();
+        case Method::cg: return Drive<Cg<T>, Backend>(backend, problem, options, conlim, observer)();
+        case Method::automatic: break;
     }
-    throw InternalError("unknown method");
+    throw InternalError("the method was not chosen");
 }
 
 inline DriveProblem drive_problem(const EngineMatrix& a, std::span<const double> b, std::span<double> x, bool use_x0,

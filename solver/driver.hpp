@@ -74,6 +74,7 @@ class Drive {
         load_start();
 
         SolveResult result;
+        result.method = options_.method;
         result.norms.b = unscale_r(b_norm_);
         Progress progress;
         std::vector<double> best_x;

@@ -33,8 +33,11 @@ void check_options(const SolveOptions& options) {
 
 const char* name(Method method) {
     switch (method) {
+        case Method::automatic: return "auto";
         case Method::lsmr: return "lsmr";
+        case Method::lsqr: return "lsqr";
         case Method::cgls: return "cgls";
+        case Method::cg: return "cg";
     }
     return "";
 }

@@ -9,7 +9,8 @@
 
 namespace lsmr {
 
-enum class Method { lsmr, cgls };
+// automatic: by the problem (solver/method_choice.hpp).
+enum class Method { automatic, lsmr, lsqr, cgls, cg };
 // The point c of the damping term lambda^2 ||x - c||^2.
 enum class DampCenter { zero, x0 };
 enum class Precision { fp64, fp32 };

@@ -1,6 +1,8 @@
 // The sentences of a result.
 #include <fmt/format.h>
 
+#include <cmath>
+
 #include "solver/driver.hpp"
 
 namespace lsmr {
@@ -36,8 +38,12 @@ std::string outcome_words(Status status, const SolveResult& result, const SolveO
         case Status::condition_limit:
         case Status::condition_eps: return fmt::format("{}: the estimate is {:.2e}", sentence, n.cond_estimate);
         case Status::breakdown:
+            if (options.method == Method::cg) return fmt::format("{}: p^T A p is not above 0, so A is not positive definite", sentence);
             return fmt::format("{}: the products with A and with A^T do not belong together", sentence);
         case Status::audit_refused:
+            if (std::isnan(n.ar_estimated)) {
+                return fmt::format("{}: recomputed ||r|| = {:.3e}; estimated {:.3e}", sentence, r, n.r_estimated);
+            }
             return fmt::format("{}: recomputed ||r|| = {:.3e}, ||A'r|| = {:.3e}; estimated {:.3e}, {:.3e}", sentence, r, n.ar,
                                n.r_estimated, n.ar_estimated);
         default: return sentence;

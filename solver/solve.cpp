@@ -10,6 +10,7 @@
 #include "memory/cuda_context.hpp"
 #include "memory/error.hpp"
 #include "solver/engine.hpp"
+#include "solver/method_choice.hpp"
 #include "solver/power_of_two.hpp"
 
 namespace lsmr {
@@ -98,12 +99,12 @@ PreparedProblem& PreparedProblem::operator=(PreparedProblem&&) noexcept = defaul
 
 SolveResult PreparedProblem::solve(std::span<const double> b, std::span<double> x, const SolveOptions& options, bool use_x0,
                                    Observer* observer) {
-    check_options(options);
+    const SolveOptions resolved = resolved_options(options, matrix().rows(), matrix().cols(), &matrix());
     detail::check_length(static_cast<std::int64_t>(b.size()), matrix().rows(), "b", matrix());
     detail::check_length(static_cast<std::int64_t>(x.size()), matrix().cols(), "x", matrix());
     check_finite(b, "b");
     if (use_x0) check_finite(x, "x0");
-    return engine_->solve(b, x, options, use_x0, observer);
+    return engine_->solve(b, x, resolved, use_x0, observer);
 }
 
 std::vector<SolveResult> PreparedProblem::solve_many(std::span<const double> b, std::span<double> x, std::int64_t k,
@@ -121,6 +122,9 @@ std::vector<SolveResult> PreparedProblem::solve_many(std::span<const double> b, 
     return results;
 }
 
+MethodChoice PreparedProblem::choose_method(const SolveOptions& options) const {
+    return lsmr::choose_method(options, matrix().rows(), matrix().cols(), &matrix());
+}
 const CsrMatrix& PreparedProblem::matrix() const { return engine_->matrix(); }
 const PreparedInfo& PreparedProblem::info() const { return info_; }
 MemoryUse PreparedProblem::memory() const { return engine_->memory(); }

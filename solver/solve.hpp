@@ -9,6 +9,7 @@
 
 #include "operator/csr_matrix.hpp"
 #include "operator/linear_operator.hpp"
+#include "solver/method_choice.hpp"
 #include "solver/observer.hpp"
 #include "solver/options.hpp"
 #include "solver/result.hpp"
@@ -33,7 +34,8 @@ class PreparedProblem {
 
     // b: rows values; x: cols values, the start x0 on entry where `use_x0`, the solution on return.
     // All in host memory, fp64 whatever the precision of the solve. x may not overlap b. Blocks until done.
-    // Throws InputError for wrong lengths or values that are not finite; exceptions of the observer pass through.
+    // Throws InputError for wrong lengths, values that are not finite, or a method that does not fit (CG: A is not symmetric);
+    // exceptions of the observer pass through.
     SolveResult solve(std::span<const double> b, std::span<double> x, const SolveOptions& options, bool use_x0 = false,
                       Observer* observer = nullptr);
 
@@ -43,6 +45,8 @@ class PreparedProblem {
     std::vector<SolveResult> solve_many(std::span<const double> b, std::span<double> x, std::int64_t k,
                                         const SolveOptions& options, bool use_x0 = false, Observer* observer = nullptr);
 
+    // What solve() would take for options.method.
+    MethodChoice choose_method(const SolveOptions& options) const;
     const CsrMatrix& matrix() const;
     const PreparedInfo& info() const;
     // Device pool, all zero on the CPU.

@@ -244,7 +244,8 @@ TEST_CASE("cli: wrong command lines are refused with words that help") {
         {{"A", "--time-limit", "-1"}, "must not be negative"},
         {{"A", "--threads", "0"}, "must be at least 1"},
         {{"A", "--log-every", "0"}, "must be at least 1"},
-        {{"A", "--method", "lsqr"}, "must be one of lsmr, cgls"},
+        {{"A", "--method", "minres"}, "must be one of auto, lsmr, lsqr, cgls, cg"},
+        {{"A", "--method", "cg", "--damp", "1"}, "knows no damping"},
         {{"A", "--device", "gpu"}, "must be auto, cpu, cuda or cuda:N"},
         {{"A", "--device", "cuda:-1"}, "must be at least 0"},
         {{"A", "--precision", "fp16"}, "must be one of fp64, fp32"},
@@ -682,11 +683,48 @@ TEST_CASE("cli: the json report is complete") {
     CHECK_FALSE(report.contains("columns"));
 }
 
+TEST_CASE("cli: the method, and why auto took it") {
+    const Folder folder;
+    // Symmetric, diagonally dominant: (4 1; 1 3) x = (5, 4).
+    const std::string spd = folder.write(
+        "S.mtx", "%%MatrixMarket matrix coordinate real symmetric\n2 2 3\n1 1 4\n2 1 1\n2 2 3\n");
+    const std::string b = folder.write("b.mtx", "%%MatrixMarket matrix array real general\n2 1\n5\n4\n");
+    const Run chosen = run({spd, b, "--method", "auto", "-v", "--btol", "1e-12", "--json", "-"});
+    const json report = json::parse(chosen.out);
+    CHECK(chosen.code == 0);
+    CHECK(chosen.says("method  cg: A is symmetric"));
+    CHECK(report["method"] == "cg");
+    CHECK(report["options"]["method"] == "cg");
+    CHECK(report["method_reason"].get<std::string>().starts_with("A is symmetric"));
+    CHECK(report["status"]["name"] == "compatible");
+    CHECK(report["norms"]["ar_estimated"].is_null());
+    CHECK(report["norms"]["ar"].is_number());
+    CHECK(report["norms"]["x"].get<double>() == doctest::Approx(std::sqrt(2.0)));
+    CHECK_FALSE(chosen.says("nan"));
+    const Run asked = run({spd, b, "--method", "lsqr", "-v", "--json", "-"});
+    CHECK(json::parse(asked.out)["method"] == "lsqr");
+    CHECK(json::parse(asked.out)["method_reason"].is_null());
+    CHECK_FALSE(asked.says("method  "));
+    // What CG cannot solve is said before the solve, or in it.
+    const std::string skew =
+        folder.write("G.mtx", "%%MatrixMarket matrix coordinate real general\n2 2 3\n1 1 4\n2 1 1\n2 2 3\n");
+    const Run refused = run({skew, b, "--method", "cg"});
+    CHECK(refused.code == 64);
+    CHECK(refused.says("entry (2, 1) is 1, entry (1, 2) is 0"));
+    const std::string indefinite =
+        folder.write("I.mtx", "%%MatrixMarket matrix coordinate real general\n2 2 2\n1 1 -4\n2 2 3\n");
+    const Run broken = run({indefinite, b, "--method", "cg", "--json", "-"});
+    CHECK(broken.code == 3);
+    CHECK(json::parse(broken.out)["status"]["name"] == "breakdown");
+    CHECK(broken.says("not positive definite"));
+    CHECK(broken.says("--method lsqr or lsmr"));
+}
+
 TEST_CASE("cli: the history has a row for every iteration and every column of b") {
     const Folder folder;
     const std::string a = folder.write("A.mtx", long_chain(40));
     const std::string header = "iteration,r_norm,ar_norm,a_norm,cond,x_norm,compat,ls,seconds";
-    for (const std::string method : {"lsmr", "cgls"}) {
+    for (const std::string method : {"lsmr", "lsqr", "cgls"}) {
         const Run result =
             run({a, "--rhs", "random:1", "--method", method, "--history", folder / "h.csv", "--json", "-"});
         std::istringstream lines(read_file(folder / "h.csv"));

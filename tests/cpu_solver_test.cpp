@@ -6,6 +6,7 @@
 #include <thread>
 
 #include "operator/function_operator.hpp"
+#include "cg_suite.hpp"
 #include "solver/cpu/cpu_backend.hpp"
 #include "solver_suite.hpp"
 
@@ -98,7 +99,7 @@ TEST_CASE("solver: damping is stacked rows") {
 TEST_CASE("solver: permuted problem") {
     suite_permuted_problem(on_cpu());
 }
-TEST_CASE("solver: LSMR and CGLS meet") {
+TEST_CASE("solver: methods meet") {
     suite_methods_meet(on_cpu());
 }
 TEST_CASE("solver: equilibrated columns give the same x") {
@@ -172,6 +173,24 @@ TEST_CASE("solver: repeats give the same bits") {
 }
 TEST_CASE("solver: single storage equals dual") {
     suite_storage(on_cpu());
+}
+
+// --- CG, and the choice of a method ---
+
+TEST_CASE("cg: answers against dense ones") {
+    suite_cg_answers(on_cpu());
+}
+TEST_CASE("cg: records and statuses") {
+    suite_cg_statuses(on_cpu());
+}
+TEST_CASE("cg: refuses what it cannot solve") {
+    suite_cg_refusals(on_cpu());
+}
+TEST_CASE("cg: scaled by powers of two") {
+    suite_cg_scaled(on_cpu());
+}
+TEST_CASE("method: the automatic choice") {
+    suite_automatic_method(on_cpu());
 }
 
 // --- several threads ---
@@ -446,6 +465,32 @@ TEST_CASE("solver: status 11 breakdown") {
     CHECK(answer.result.iterations == 0);
     CHECK(norm(answer.x) == 0);
     CHECK(!answer.result.message.empty());
+}
+
+// A user's operator that is not square, or has no inverse, under CG.
+TEST_CASE("cg: a user's operator") {
+    const Matrix a = spd_matrix();
+    const Vector b = random_vector(a->rows(), 485);
+    UserOperator<double> user(a);
+    const Answer answer = solve_operator(user, b, with_method(Method::cg, 1e-10));
+    CHECK(answer.result.status == Status::compatible);
+    check_within(answer.result.norms.r, truth(*a, b, answer.x).r, residual_rounding(truth(*a, b, answer.x)), "||r||");
+    user.spoil_forward = [](int call, double* out) {
+        if (call == 4) out[2] = std::nan("");
+    };
+    const Answer spoiled = solve_operator(user, b, with_method(Method::cg, 1e-10));
+    CHECK(spoiled.result.status == Status::non_finite);
+    CHECK(spoiled.result.iterations == 3);
+    CHECK(spoiled.result.message.find("in iteration 4") != std::string::npos);
+    CHECK(same_bits(spoiled.x, solve(on_cpu(), a, b, exactly(Method::cg, 3)).x) == false);  // another ||A||, other scale
+    UserOperator<double> plain(a);
+    CHECK(same_bits(spoiled.x, solve_operator(plain, b, exactly(Method::cg, 3)).x));
+    UserOperator<double> tall(tall_matrix());
+    CHECK_THROWS_WITH_AS(solve_operator(tall, random_vector(120, 486), with_method(Method::cg)),
+                         "cg needs a symmetric positive definite A; this one is 120 x 40", InputError);
+    // Of a user's operator only the shape is known.
+    CHECK(solve_operator(plain, b, with_method(Method::automatic)).result.method == Method::lsqr);
+    CHECK(solve_operator(tall, random_vector(120, 487), with_method(Method::automatic)).result.method == Method::lsmr);
 }
 
 // Condition 1e16 and no tolerance at all: nothing improves any more, long before any limit.

@@ -20,6 +20,7 @@
 #include "solver/cuda/cuda_backend.hpp"
 #include "solver/lsmr.hpp"
 #include "solver/solve_cuda.hpp"
+#include "cg_suite.hpp"
 #include "solver_suite.hpp"
 
 using namespace lsmr;
@@ -44,7 +45,7 @@ TEST_CASE("cuda solver: SOL test family") { LSMR_NEEDS_GPU(); suite_lstp(gpu());
 TEST_CASE("cuda solver: start centre and damping against dense answers") { LSMR_NEEDS_GPU(); suite_start_and_center(gpu()); }
 TEST_CASE("cuda solver: damping is stacked rows") { LSMR_NEEDS_GPU(); suite_damping_is_stacked_rows(gpu()); }
 TEST_CASE("cuda solver: permuted problem") { LSMR_NEEDS_GPU(); suite_permuted_problem(gpu()); }
-TEST_CASE("cuda solver: LSMR and CGLS meet") { LSMR_NEEDS_GPU(); suite_methods_meet(gpu()); }
+TEST_CASE("cuda solver: methods meet") { LSMR_NEEDS_GPU(); suite_methods_meet(gpu()); }
 TEST_CASE("cuda solver: equilibrated columns give the same x") { LSMR_NEEDS_GPU(); suite_equilibrated(gpu()); }
 TEST_CASE("cuda solver: against LSCG of Eigen") { LSMR_NEEDS_GPU(); suite_against_eigen(gpu()); }
 TEST_CASE("cuda solver: scaled by powers of two") { LSMR_NEEDS_GPU(); suite_scaled_by_powers_of_two(gpu()); }
@@ -69,6 +70,11 @@ TEST_CASE("cuda solver: many right-hand sides") { LSMR_NEEDS_GPU(); suite_many_r
 TEST_CASE("cuda solver: observer throws") { LSMR_NEEDS_GPU(); suite_observer_throws(gpu()); }
 TEST_CASE("cuda solver: repeats give the same bits") { LSMR_NEEDS_GPU(); suite_repeats(gpu()); }
 TEST_CASE("cuda solver: single storage equals dual") { LSMR_NEEDS_GPU(); suite_storage(gpu()); }
+TEST_CASE("cuda cg: answers against dense ones") { LSMR_NEEDS_GPU(); suite_cg_answers(gpu()); }
+TEST_CASE("cuda cg: records and statuses") { LSMR_NEEDS_GPU(); suite_cg_statuses(gpu()); }
+TEST_CASE("cuda cg: refuses what it cannot solve") { LSMR_NEEDS_GPU(); suite_cg_refusals(gpu()); }
+TEST_CASE("cuda cg: scaled by powers of two") { LSMR_NEEDS_GPU(); suite_cg_scaled(gpu()); }
+TEST_CASE("cuda solver: the automatic method") { LSMR_NEEDS_GPU(); suite_automatic_method(gpu()); }
 
 TEST_SUITE_BEGIN("sanitizer");
 

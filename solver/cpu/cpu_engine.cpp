@@ -81,7 +81,7 @@ std::unique_ptr<Engine> make_cpu_engine(const EngineMatrix& a, const PrepareOpti
 template <class T>
 SolveResult solve(const LinearOperator<T>& a, std::span<const T> b, std::span<T> x, const SolveOptions& options, bool use_x0,
                   Observer* observer) {
-    check_options(options);
+    const SolveOptions resolved = resolved_options(options, a.rows(), a.cols(), nullptr);
     if (a.space() != Space::host) throw InputError("solve: this operator works on the GPU; its vectors must lie there too");
     if (static_cast<std::int64_t>(b.size()) != a.rows() || static_cast<std::int64_t>(x.size()) != a.cols()) {
         throw InputError(fmt::format("solve: b has {} entries and x {}, A is {} x {}", b.size(), x.size(), a.rows(), a.cols()));
@@ -98,7 +98,7 @@ SolveResult solve(const LinearOperator<T>& a, std::span<const T> b, std::span<T>
     const Precision precision = sizeof(T) == sizeof(double) ? Precision::fp64 : Precision::fp32;
     const auto hand_over = [&] { std::transform(x_wide.begin(), x_wide.end(), x.begin(), [](double v) { return static_cast<T>(v); }); };
     try {
-        const SolveResult result = detail::drive(backend, problem, options, resolved_conlim(options, precision), observer);
+        const SolveResult result = detail::drive(backend, problem, resolved, resolved_conlim(resolved, precision), observer);
         hand_over();
         return result;
     } catch (...) {

@@ -89,7 +89,7 @@ std::unique_ptr<Engine> make_cuda_engine(const EngineMatrix& a, const PrepareOpt
 template <class T>
 SolveResult solve(const LinearOperator<T>& a, CudaContext& context, std::span<const double> b, std::span<double> x,
                   const SolveOptions& options, bool use_x0, Observer* observer) {
-    check_options(options);
+    const SolveOptions resolved = resolved_options(options, a.rows(), a.cols(), nullptr);
     if (a.space() != Space::cuda) throw InputError("solve: this operator works in host memory");
     if (static_cast<std::int64_t>(b.size()) != a.rows() || static_cast<std::int64_t>(x.size()) != a.cols()) {
         throw InputError(fmt::format("solve: b has {} entries and x {}, A is {} x {}", b.size(), x.size(), a.rows(), a.cols()));
@@ -103,7 +103,7 @@ SolveResult solve(const LinearOperator<T>& a, CudaContext& context, std::span<co
     problem.x = x;
     problem.use_x0 = use_x0;
     const Precision precision = sizeof(T) == sizeof(double) ? Precision::fp64 : Precision::fp32;
-    return detail::drive(backend, problem, options, resolved_conlim(options, precision), observer);
+    return detail::drive(backend, problem, resolved, resolved_conlim(resolved, precision), observer);
 }
 template SolveResult solve(const LinearOperator<double>&, CudaContext&, std::span<const double>, std::span<double>, const SolveOptions&, bool,
                            Observer*);
