@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <limits>
 #include <optional>
 #include <utility>
 
@@ -65,11 +64,10 @@ class Follower : public Observer {
 
 // A column that a signal kept from being solved: x is its start, and no norm is known.
 SolveResult not_begun() {
-    constexpr double kUnknown = std::numeric_limits<double>::quiet_NaN();
     SolveResult result;
     result.status = Status::stopped;
     result.message = "stopped before this column was begun; x is its start";
-    result.norms = {kUnknown, kUnknown, kUnknown, kUnknown, kUnknown, kUnknown, kUnknown, kUnknown, kUnknown, kUnknown};
+    result.norms = Norms::unknown();
     return result;
 }
 
@@ -89,6 +87,7 @@ Outcome solve_columns(const CommandLine& line, Problem& problem, PreparedProblem
             continue;
         }
         SolveOptions options = line.solve;
+        if (!problem.center.empty()) options.center = std::span<const double>(problem.center).subspan(at * cols, cols);
         options.time_limit_seconds = std::max(0.0, options.time_limit_seconds - since_start.seconds());
         outcome.columns.push_back(prepared.solve(std::span<const double>(problem.b).subspan(at * rows, rows),
                                                  std::span<double>(problem.x).subspan(at * cols, cols), options,
@@ -126,7 +125,10 @@ Comparison compare(const CommandLine& line, const Problem& problem, const Outcom
         .a = *problem.a,
         .b = std::span<const double>(problem.b).first(static_cast<std::size_t>(problem.a->rows())),
         .x0 = start,
-        .center = line.solve.damp_center == DampCenter::x0 ? start : std::span<const double>(),
+        .center = line.solve.damp_center == DampCenter::x0 ? start
+                  : problem.center.empty()
+                      ? std::span<const double>()
+                      : std::span<const double>(problem.center).first(static_cast<std::size_t>(problem.a->cols())),
         .damp = line.solve.damp,
         .x_ours = std::span<const double>(problem.x).first(static_cast<std::size_t>(problem.a->cols())),
         .achieved_ar = result.norms.ar,
@@ -143,7 +145,9 @@ Comparison compare(const CommandLine& line, const Problem& problem, const Outcom
 }
 
 // Puts the method that auto stands for into the options, and refuses one that does not fit A.
-void resolve_method(CommandLine& line, const CsrMatrix& a) {
+void resolve_method(CommandLine& line, const Problem& problem) {
+    const CsrMatrix& a = *problem.a;
+    if (!problem.center.empty()) line.solve.center = std::span<const double>(problem.center).first(static_cast<std::size_t>(a.cols()));
     line.method_reason = choose_method(line.solve, a.rows(), a.cols(), &a).reason;
     try {
         line.solve = resolved_options(line.solve, a.rows(), a.cols(), &a);
@@ -167,6 +171,7 @@ int solve(CommandLine& line, Console& console) {
     Problem problem = load_problem(line, rhs_note);
     const CsrMatrix& a = *problem.a;
     line.solve.conlim = resolved_conlim(line.solve, line.prepare.precision);
+    line.solve.stall_window = resolved_stall_window(line.solve, a.rows(), a.cols());
     line.solve.max_iterations = resolved_max_iterations(line.solve, a.rows(), a.cols());
     if (line.compare_eigen) check_eigen_can_hold(a, line.solve.damp > 0);
 
@@ -179,7 +184,7 @@ int solve(CommandLine& line, Console& console) {
         return kExitOk;
     }
 
-    resolve_method(line, a);
+    resolve_method(line, problem);
     if (line.prepare.threads == 0) line.prepare.threads = omp_get_max_threads();
     PreparedProblem prepared = prepare(line, problem);
     warnings.insert(warnings.end(), prepared.info().notes.begin(), prepared.info().notes.end());

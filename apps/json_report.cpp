@@ -37,7 +37,8 @@ Json norms_json(const Norms& norms) {
             {"a_frobenius", number(norms.a_frobenius)},
             {"cond_estimate", number(norms.cond_estimate)},
             {"x", number(norms.x)},
-            {"dx", number(norms.dx)}};
+            {"dx", number(norms.dx)},
+            {"start_ratio", number(norms.start_ratio)}};
 }
 
 Json matrix_json(const CommandLine& line, const Problem& problem) {
@@ -68,10 +69,15 @@ Json options_json(const CommandLine& line) {
     const PrepareOptions& prepare = line.prepare;
     return {{"method", name(solve.method)},
             {"damp", number(solve.damp)},
-            {"damp_center", name(solve.damp_center)},
+            {"damp_center", line.center.empty() ? name(solve.damp_center) : line.center},
             {"atol", number(solve.atol)},
             {"btol", number(solve.btol)},
             {"conlim", number(solve.conlim)},
+            {"ar_bound", number(solve.ar_bound)},
+            {"ar_relative", number(solve.ar_relative)},
+            {"passes", solve.passes},
+            {"stall_window", solve.stall_window},
+            {"trust_radius", number(solve.trust_radius)},
             {"max_iterations", solve.max_iterations},
             {"time_limit_seconds", number(solve.time_limit_seconds)},
             {"x0", text_or_null(line.x0)},

@@ -123,6 +123,11 @@ void parse_device(PrepareOptions& prepare, const std::string& text) {
     }
 }
 
+void parse_center(CommandLine& line, const std::string& text) {
+    line.solve.damp_center = text == "zero" ? DampCenter::zero : text == "x0" ? DampCenter::x0 : DampCenter::given;
+    if (line.solve.damp_center == DampCenter::given) line.center = parse_path(text);
+}
+
 // The table of flags: the parser, the dispatch, the suggestions and the help all come from it.
 
 struct Flag {
@@ -151,11 +156,8 @@ std::vector<FlagGroup> make_flag_groups() {
               [](CommandLine& line, const std::string& value) { line.x0 = parse_path(value); }},
              {"damp", "", "L", fmt::format("add L^2 ||x - c||^2 to the objective [{}]", solve.damp),
               [](CommandLine& line, const std::string& value) { line.solve.damp = parse_finite(value); }},
-             {"damp-center", "", "C", fmt::format("the point c: zero or x0 [{}]", name(solve.damp_center)),
-              [](CommandLine& line, const std::string& value) {
-                  line.solve.damp_center =
-                      parse_choice<DampCenter>(value, {{"zero", DampCenter::zero}, {"x0", DampCenter::x0}});
-              }},
+             {"damp-center", "", "C", fmt::format("the point c: zero, x0 or a file [{}]", name(solve.damp_center)),
+              [](CommandLine& line, const std::string& value) { parse_center(line, value); }},
              {"transpose", "", "", "solve with A^T in place of A",
               [](CommandLine& line, const std::string&) { line.transpose = true; }},
              {"fortran-numbers", "", "", "also read exponents without their letter, as in 1.5+02",
@@ -177,6 +179,19 @@ std::vector<FlagGroup> make_flag_groups() {
               [](CommandLine& line, const std::string& value) { line.solve.btol = parse_finite(value); }},
              {"conlim", "", "R", fmt::format("largest condition; 0: any [{}]", conlim),
               [](CommandLine& line, const std::string& value) { line.solve.conlim = parse_finite(value); }},
+             {"ar-bound", "", "R", "also stop at ||A'r|| <= R [off]",
+              [](CommandLine& line, const std::string& value) { line.solve.ar_bound = parse_finite(value); }},
+             {"ar-relative", "", "R", "also stop at ||A'r|| <= R ||A'r0||, r0 of the start [off]",
+              [](CommandLine& line, const std::string& value) {
+                  line.solve.ar_relative = parse_finite(value);
+                  if (line.solve.ar_relative >= 1) throw UsageError("must be below 1");
+              }},
+             {"passes", "", "N", fmt::format("iterations in a row in which a test must pass [{}]", solve.passes),
+              [](CommandLine& line, const std::string& value) { line.solve.passes = parse_integer(value, 1); }},
+             {"stall-window", "", "N", "stop after N without progress; 0: off [2 min(rows, cols), 2000 or more]",
+              [](CommandLine& line, const std::string& value) { line.solve.stall_window = parse_integer(value, 0); }},
+             {"trust-radius", "", "R", "stop where ||x - x0|| = R; 0: anywhere [0]",
+              [](CommandLine& line, const std::string& value) { line.solve.trust_radius = parse_finite(value); }},
              {"max-iter", "", "N", "iteration limit [4 min(rows, cols), at least 200]",
               [](CommandLine& line, const std::string& value) { line.solve.max_iterations = parse_integer(value, 0); }},
              {"time-limit", "", "SEC", "for the solve, all columns of b together [none]",
@@ -361,10 +376,13 @@ void check_combinations(const CommandLine& line) {
     refuse_together(check && line.compare_eigen, "--check does not solve, so --compare has nothing to compare");
     refuse_together(line.solve.method == Method::cg && line.solve.damp > 0,
                     "--method cg solves A x = b and knows no damping: take lsmr, lsqr or cgls with --damp");
+    refuse_together(line.solve.method == Method::cg && (line.solve.ar_bound > 0 || line.solve.ar_relative > 0),
+                    "--method cg does not estimate ||A'r||, so --ar-bound and --ar-relative cannot stop it");
+    refuse_together(!line.center.empty() && !(line.solve.damp > 0), "--damp-center FILE needs --damp");
     refuse_together(line.solve.damp_center == DampCenter::x0 && line.x0.empty(), "--damp-center x0 needs --x0");
-    const auto from_stdin = {line.matrix == "-", line.rhs.path == "-", line.x0 == "-"};
+    const auto from_stdin = {line.matrix == "-", line.rhs.path == "-", line.x0 == "-", line.center == "-"};
     refuse_together(std::count(from_stdin.begin(), from_stdin.end(), true) > 1,
-                    "only one of A, b and x0 can be read from standard input");
+                    "only one of A, b, x0 and the centre can be read from standard input");
     const auto to_stdout = {line.output == "-", line.json == "-", line.history == "-"};
     refuse_together(std::count(to_stdout.begin(), to_stdout.end(), true) > 1,
                     "only one of -o, --json and --history can go to standard output");

@@ -34,7 +34,8 @@ struct CommandLine {
     Action action = Action::solve;
     std::string matrix;
     RhsSource rhs;
-    std::string x0;  // empty: start at zero
+    std::string x0;      // empty: start at zero
+    std::string center;  // the file of DampCenter::given
     bool transpose = false;
     ReadOptions read;
     SolveOptions solve;

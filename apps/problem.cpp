@@ -111,19 +111,29 @@ void load_b(Problem& problem, const CommandLine& line, const std::string& note) 
     }
 }
 
-void load_x(Problem& problem, const CommandLine& line) {
+// A vector for each column of b: x0 or the centre, from a file that holds one for all or one for each.
+std::vector<double> load_each(Problem& problem, const CommandLine& line, const std::string& path, const char* what) {
     const std::int64_t cols = problem.a->cols();
-    problem.x.assign(static_cast<std::size_t>(cols * problem.columns), 0.0);
-    if (line.x0.empty()) return;
-    const DenseFile start = read_columns(line.x0, line, problem.warnings);
-    const bool fits = start.rows == cols && (start.cols == 1 || start.cols == problem.columns || problem.columns == 0);
+    const DenseFile file = read_columns(path, line, problem.warnings);
+    const bool fits = file.rows == cols && (file.cols == 1 || file.cols == problem.columns || problem.columns == 0);
     if (!fits) {
-        throw InputError(fmt::format("{}: x0 is {} x {}, {} is {} x {} and b has {} column{}: x0 must be {} x {}{}",
-                                     line.x0, start.rows, start.cols, line.transpose ? "A^T" : "A", problem.a->rows(),
-                                     cols, problem.columns, problem.columns == 1 ? "" : "s", cols, problem.columns,
+        throw InputError(fmt::format("{0}: {1} is {2} x {3}, {4} is {5} x {6} and b has {7} column{8}: {1} must be {6} x {7}{9}",
+                                     path, what, file.rows, file.cols, line.transpose ? "A^T" : "A", problem.a->rows(),
+                                     cols, problem.columns, problem.columns == 1 ? "" : "s",
                                      problem.columns == 1 ? "" : fmt::format(" or {} x 1", cols)));
     }
-    for (std::size_t i = 0; i < problem.x.size(); ++i) problem.x[i] = start.values[i % start.values.size()];
+    std::vector<double> each(static_cast<std::size_t>(cols * problem.columns));
+    for (std::size_t i = 0; i < each.size(); ++i) each[i] = file.values[i % file.values.size()];
+    return each;
+}
+
+void load_x(Problem& problem, const CommandLine& line) {
+    if (!line.center.empty()) problem.center = load_each(problem, line, line.center, "the centre");
+    if (line.x0.empty()) {
+        problem.x.assign(static_cast<std::size_t>(problem.a->cols() * problem.columns), 0.0);
+    } else {
+        problem.x = load_each(problem, line, line.x0, "x0");
+    }
 }
 
 }  // namespace
@@ -149,7 +159,7 @@ std::string resolve_rhs(CommandLine& line) {
 
 std::vector<std::string> input_paths(const CommandLine& line) {
     std::vector<std::string> paths;
-    for (const std::string& path : {line.matrix, line.rhs.path, line.x0}) {
+    for (const std::string& path : {line.matrix, line.rhs.path, line.x0, line.center}) {
         if (!path.empty() && path != "-") paths.push_back(path);
     }
     return paths;

@@ -52,11 +52,17 @@ std::string next_step(const CommandLine& line, const SolveResult& result) {
                 "this precision allows no better x: raise --atol and --btol{}, or regularise with --damp L",
                 fp32 ? ", take --precision fp64" : "");
         case Status::trust_bound:
-            return {};
+            return fmt::format("raise --trust-radius, or {}", go_on);
         case Status::resource_error:
             return "try --storage single or --device cpu";
     }
     return {};
+}
+
+// " around x0": the centre of the damping, where it is not zero.
+std::string around(const CommandLine& line) {
+    if (!(line.solve.damp > 0) || line.solve.damp_center == DampCenter::zero) return {};
+    return " around " + (line.center.empty() ? std::string("x0") : line.center);
 }
 
 }  // namespace
@@ -85,7 +91,7 @@ void print_setup(Console& console, const CommandLine& line, const PreparedProble
     const PreparedInfo& info = prepared.info();
     console.line(fmt::format(
         "solve   {}, damp {:g}{}, atol {:g}, btol {:g}, conlim {:g}, at most {}{}", name(solve.method), solve.damp,
-        solve.damp > 0 && solve.damp_center == DampCenter::x0 ? " around x0" : "", solve.atol, solve.btol, solve.conlim,
+        around(line), solve.atol, solve.btol, solve.conlim,
         counted(solve.max_iterations, "iteration", "iterations"),
         std::isfinite(solve.time_limit_seconds) ? fmt::format(" and {:g} s", solve.time_limit_seconds) : ""));
     const std::string device = info.device == DeviceKind::cuda
@@ -175,6 +181,9 @@ void print_outcome(Console& console, const CommandLine& line, const Problem& pro
     console.line(fmt::format("{:<15} {}   {}", damped ? "||A'r|| damped" : "||A'r||", number(norms.ar),
                              number(norms.ar_estimated)));
     console.line(fmt::format("||x||           {}   cond(A) at least {}", number(norms.x), number(norms.cond_estimate)));
+    if (line.solve.trust_radius > 0) {
+        console.line(fmt::format("||x - x0||      {}   trust radius {:g}", number(norms.dx), line.solve.trust_radius));
+    }
     if (outcome.error_to_x_true) {
         console.line(fmt::format("error           {:.3e}   ||x - xtrue|| / ||xtrue||", *outcome.error_to_x_true));
     }

@@ -38,9 +38,9 @@ struct BidiagonalRecurrence {
     double rho_bar, c_bar, s_bar;     // of the QR of its factor's transpose
     double a_norm2;                   // for the estimate of ||A||_F
     double max_rho_bar, min_rho_bar;  // for the estimate of cond(A)
-    StallWatch watch;
+    StopMemory memory;
 
-    enum Stage { start_forward, start_adjoint, after_forward, after_adjoint, host_stop };
+    enum Stage { start_forward, start_adjoint, before_step, after_forward, after_adjoint, host_stop };
 
     // sigma, lambda scaled; ||x0|| for the tests before the first iteration.
     void prepare(double sigma_, double lambda_, const StopRules& rules_, const RecordRing& ring_, double x0_norm) {
@@ -73,6 +73,9 @@ struct BidiagonalRecurrence {
         progress.ar_norm = alpha * beta;
         progress.a_norm = rules.a_norm > 0 ? rules.a_norm : std::sqrt(a_norm2 + lambda * lambda);
         progress.cond = progress.largest_cond = 1;
+        progress.r_start = progress.r_norm;
+        progress.ar_start = progress.ar_norm;
+        rules.take_start(progress.ar_norm);
         if (!is_finite(beta)) return fail(Suspect::beta, 0);
         if (!is_finite(alpha)) return fail(Suspect::alpha, 0);
         if (beta == 0 || alpha == 0) return stop(static_cast<int>(Status::start_solves));
@@ -99,6 +102,17 @@ struct BidiagonalRecurrence {
         // beta = 0: the residual is reached exactly; v-hat becomes 0, so alpha is 0 and the tests below pass.
         set(d1, beta > 0 ? sigma / beta : 0.0);
         set(d2, beta > 0 ? -beta / alpha : 0.0);
+    }
+
+    // step: of x along the direction whose sums (part_within()) are given. Where it leads beyond the trust radius it is cut, the solve ends
+    // there, and the norms of the full step are no longer those of x.
+    LSMR_HD void bound_step(T& step, const double* sums) {
+        if (!step_pending) return;
+        const double part = part_within(rules.trust_radius, static_cast<double>(step), sums);
+        if (!(part < 1)) return;
+        step = static_cast<T>(part * static_cast<double>(step));
+        progress.r_norm = progress.ar_norm = record.r_norm = record.ar_norm = std::numeric_limits<double>::quiet_NaN();
+        stop(static_cast<int>(Status::trust_bound));
     }
 
     LSMR_HD void on_host_stop(int code) {
@@ -159,7 +173,7 @@ struct BidiagonalRecurrence {
     }
     // ||x|| is that of the iteration before: this one's update has not been made yet. It changes no status that was seen.
     LSMR_HD void test() {
-        const int code = stop_code(rules, {progress.iteration, progress.r_norm, progress.ar_norm, progress.a_norm, progress.cond, progress.x_norm}, watch);
+        const int code = stop_code(rules, {progress.iteration, progress.r_norm, progress.ar_norm, progress.a_norm, progress.cond, progress.x_norm}, memory);
         if (code != kGoOn) stop(code);
     }
     // Coefficients of the next forward product, and of the update.

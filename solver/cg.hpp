@@ -12,6 +12,7 @@
 #include <limits>
 
 #include "solver/recurrence.hpp"
+#include "solver/vector_steps.hpp"
 
 namespace lsmr {
 
@@ -22,6 +23,7 @@ struct CgRecurrence {
     T step;                  // x <- x + step p;  r <- r - step q
     T direction;             // p <- r + direction p
     bool turn_pending;       // p is still that of the iteration that was completed
+    bool at_bound;           // the step was cut at the trust radius
 
     StopRules rules;
     RecordRing ring;
@@ -29,9 +31,9 @@ struct CgRecurrence {
 
     double gamma;      // ||r||^2
     double curvature;  // largest p^T A p / ||p||^2 so far: where ||A||_F is not known, it stands for ||A||
-    StallWatch watch;
+    StopMemory memory;
 
-    enum Stage { start, after_forward, after_update, host_stop };
+    enum Stage { start, after_forward, before_step, after_update, host_stop };
 
     // sigma scaled. CG knows no damping.
     void prepare(double sigma, double /*lambda*/, const StopRules& rules_, const RecordRing& ring_, double /*x0_norm*/) {
@@ -43,11 +45,13 @@ struct CgRecurrence {
 
     //   start          sums = ||r||^2, ||x||^2
     //   after_forward  sums = p^T q, ||p||^2
+    //   before_step    those of part_within(); only where there is a trust radius
     //   after_update   sums = ||r||^2, ||x||^2          host_stop: code is the status to stop with
     LSMR_HD void finish(int stage, const double* sums, int code) {
         switch (stage) {
             case start: on_start(sums); break;
             case after_forward: on_forward(sums); break;
+            case before_step: on_reach(sums); break;
             case after_update: on_update(sums); break;
             default:
                 if (!progress.stopped()) stop(code);
@@ -58,8 +62,11 @@ struct CgRecurrence {
     LSMR_HD void on_start(const double* sums) {
         curvature = 0;
         turn_pending = true;
+        at_bound = false;
         gamma = sums[0];
         take_norms(sums);
+        progress.r_start = progress.r_norm;
+        progress.ar_start = progress.ar_norm;
         if (!is_finite(gamma)) return fail(Suspect::beta, 0);
         if (gamma == 0) return stop(static_cast<int>(Status::start_solves));
         test();
@@ -77,6 +84,13 @@ struct CgRecurrence {
         curvature = pq > curvature * sums[1] ? pq / sums[1] : curvature;
     }
 
+    LSMR_HD void on_reach(const double* sums) {
+        if (progress.stopped()) return;
+        const double part = part_within(rules.trust_radius, static_cast<double>(step), sums);
+        at_bound = part < 1;
+        if (at_bound) step = static_cast<T>(part * static_cast<double>(step));
+    }
+
     LSMR_HD void on_update(const double* sums) {
         if (progress.stopped()) return;
         ++progress.iteration;
@@ -88,6 +102,7 @@ struct CgRecurrence {
         progress.published = progress.iteration;
         if (!is_finite(sums[1])) return fail(Suspect::iterate, progress.iteration);
         if (!is_finite(gamma)) return fail(Suspect::beta, progress.iteration);
+        if (at_bound) return stop(static_cast<int>(Status::trust_bound));
         test();
     }
 
@@ -98,7 +113,7 @@ struct CgRecurrence {
         progress.a_norm = rules.a_norm > 0 ? rules.a_norm : curvature;
     }
     LSMR_HD void test() {
-        const int code = stop_code(rules, {progress.iteration, progress.r_norm, progress.ar_norm, progress.a_norm, progress.cond, progress.x_norm}, watch);
+        const int code = stop_code(rules, {progress.iteration, progress.r_norm, progress.ar_norm, progress.a_norm, progress.cond, progress.x_norm}, memory);
         if (code != kGoOn) stop(code);
     }
     LSMR_HD void stop(int code) {
@@ -194,17 +209,21 @@ struct Cg {
 
     // w.r holds b - A x; x the start. step is 0, so the update only measures.
     template <class Backend>
-    static void start(Backend& backend, const Vectors& w, Recurrence* r, const T* /*center*/) {
+    static void start(Backend& backend, const Vectors& w, Recurrence* r, const Anchors<T>& /*anchors*/) {
         backend.elementwise(backend.cols(), CgUpdate<T>{r, w.p, w.q, w.x, w.r}, 0);
         backend.finish(r, Recurrence::start, 2);
     }
 
     template <class Backend>
-    static void iterate(Backend& backend, const Vectors& w, Recurrence* r, const T* /*center*/) {
+    static void iterate(Backend& backend, const Vectors& w, Recurrence* r, const Anchors<T>& anchors) {
         backend.elementwise(backend.cols(), CgDirection<T>{r, w.r, w.p}, 1);
         backend.forward(r, &r->forward, w.p, &r->zero, w.q, 0);
         backend.elementwise(backend.cols(), InnerProduct<T>{w.p, w.q}, 0);
         backend.finish(r, Recurrence::after_forward, 2);
+        if (anchors.bounded) {
+            backend.elementwise(backend.cols(), Reach<T>{w.x, anchors.start, w.p, nullptr, nullptr}, 0);
+            backend.finish(r, Recurrence::before_step, 3);
+        }
         backend.elementwise(backend.cols(), CgUpdate<T>{r, w.p, w.q, w.x, w.r}, 0);
         backend.finish(r, Recurrence::after_update, 2);
     }

@@ -11,13 +11,15 @@
 
 #include <algorithm>
 #include <chrono>
-#include <memory>
 #include <cmath>
 #include <limits>
+#include <memory>
+#include <new>
 #include <span>
 #include <string>
 #include <vector>
 
+#include "memory/error.hpp"
 #include "operator/stacked_operator.hpp"
 #include "solver/cpu/host_audit.hpp"
 #include "solver/observer.hpp"
@@ -45,7 +47,8 @@ struct DriveProblem {
 // A sentence on which number was not finite, and when (iteration 0: before the first).
 std::string suspect_words(Suspect suspect, std::int64_t iteration);
 // A sentence with the numbers that decided.
-std::string outcome_words(Status status, const SolveResult& result, const SolveOptions& options, double a_norm, double eps);
+// a_norm: as the tests used it; ar_bound: what test 2 allows ||A^T r|| whatever ||A|| ||r|| is.
+std::string outcome_words(Status status, const SolveResult& result, const SolveOptions& options, double a_norm, double ar_bound, double eps);
 
 template <class Method, class Backend>
 class Drive {
@@ -88,13 +91,17 @@ class Drive {
                 audit_start = Clock::now();
                 now = residuals();
             } catch (...) {
-                // From the observer or a user's operator: x so far is handed over, the exception goes on unchanged.
-                try {
-                    backend_.download(problem_.x.data(), x_, n_, e_ - f_);
-                } catch (const Error&) {
-                    // A device that failed keeps x; what it failed of is the news.
-                }
-                throw;
+                // From the observer or a user's operator: x so far is handed over.
+                hand_over_x();
+                // Memory that ran out is a status; everything else goes on unchanged.
+                const std::string reason = observer_threw_ ? std::string() : resource_error();
+                if (reason.empty()) throw;
+                return out_of_resources(result, reason);
+            }
+            if (result.restarts == 0) {
+                r_start_ = progress.r_start;
+                ar_start_ = progress.ar_start;
+                ar_bound_ = std::max(ar_bound_, options_.ar_relative * ar_start_);
             }
             progress.suspect_iteration += base_iteration_;
             base_iteration_ += progress.iteration;
@@ -140,9 +147,11 @@ class Drive {
             progress.suspect = Suspect::iterate;
             progress.suspect_iteration = base_iteration_;
         }
+        // (||A^T r|| / ||r||) / (||A^T r_0|| / ||r_0||), free of the scale of A and b.
+        result.norms.start_ratio = best.ar / best.r_damped / (ar_start_ / r_start_);
         result.message = result.status == Status::non_finite
                              ? suspect_words(progress.suspect, progress.suspect_iteration)
-                             : outcome_words(result.status, result, options_, std::ldexp(a_norm_used_, -e_), kEps);
+                             : outcome_words(result.status, result, options_, std::ldexp(a_norm_used_, -e_), unscale_ar(ar_bound_), kEps);
         result.solve_seconds = seconds_since(start_clock_) - result.audit_seconds;
         return result;
     }
@@ -152,10 +161,11 @@ class Drive {
     static constexpr std::size_t kX = static_cast<std::size_t>(Method::kColVectors);
     static constexpr std::size_t kStart = kX + 1;    // x0, the centre
     static constexpr std::size_t kScratch = kX + 2;  // gradient of the audit
+    static constexpr std::size_t kCenter = kX + 3;   // a centre that is not x0
     static constexpr std::size_t kAuditRow = static_cast<std::size_t>(Method::kRowVectors);
 
     struct Residuals {  // scaled
-        double r = 0, r_damped = 0, ar = 0, x = 0, dx = 0;
+        double r = 0, r_damped = 0, ar = 0, x = 0, dx = 0, from_center = 0;
     };
 
     void choose_scale() {
@@ -177,13 +187,15 @@ class Drive {
         if (options_.damp > 0) e_ = a_max > 0 ? std::max(e_, binary_exponent(options_.damp)) : binary_exponent(options_.damp);
         e_ = -e_;
         const double b_max = max_abs(problem_.b.data(), m_);
-        const double x_max = problem_.use_x0 ? max_abs(problem_.x.data(), n_) : 0.0;
+        double x_max = problem_.use_x0 ? max_abs(problem_.x.data(), n_) : 0.0;
+        if (has_given_center()) x_max = std::max(x_max, max_abs(options_.center.data(), n_));
         // A x0 is at most about 2^-e max |x0|.
         f_ = b_max > 0 ? binary_exponent(b_max) : 0;
         if (x_max > 0) f_ = b_max > 0 ? std::max(f_, binary_exponent(x_max) - e_) : binary_exponent(x_max) - e_;
         f_ = -f_;
         sigma_ = std::ldexp(1.0, std::clamp(e_ - operator_exponent, -1022, 1022));
         lambda_ = std::ldexp(options_.damp, e_);
+        ar_bound_ = std::ldexp(options_.ar_bound, e_ + f_);
         // ||[A'; lambda' I]||_F; n lambda'^2 is safe: lambda' < 1.
         const double a_norm = std::ldexp(problem_.a_frobenius, e_ - problem_.a_exponent);
         a_norm_ = problem_.a_frobenius >= 0 ? std::sqrt(a_norm * a_norm + static_cast<double>(n_) * lambda_ * lambda_) : 0.0;
@@ -201,7 +213,15 @@ class Drive {
         } else {
             backend_.zero(x_, n_);
         }
-        center_ = options_.damp_center == DampCenter::x0 && options_.damp > 0 ? start_ : nullptr;
+        anchors_.start = start_;
+        anchors_.bounded = options_.trust_radius > 0;
+        if (options_.damp == 0) return;
+        if (options_.damp_center == DampCenter::x0) anchors_.center = start_;
+        if (options_.damp_center == DampCenter::given) {
+            T* center = backend_.col_vector(kCenter);
+            backend_.upload(center, options_.center.data(), n_, f_ - e_);
+            anchors_.center = center;
+        }
     }
 
     // The residual of x in row vector `into` (upper m rows): r <- b' - A' x'.
@@ -225,7 +245,7 @@ class Drive {
     double host_sigma() const { return std::ldexp(1.0, std::clamp(e_ - problem_.a_exponent, -1022, 1022)); }
 
     Progress run(bool restarted) {
-        const bool at_center = !restarted && (center_ != nullptr || !problem_.use_x0);
+        const bool at_center = !restarted && anchors_.center == start_;
         const bool x_is_zero = !restarted && !problem_.use_x0;
         const bool stacked = !Method::kDampsAnyStart && lambda_ > 0 && !at_center;
         std::unique_ptr<LinearOperator<T>> identity;
@@ -239,7 +259,7 @@ class Drive {
         const auto w = Method::vectors(backend_, x_);
         T* r0 = backend_.row_vector(0);
         load_residual(r0, x_is_zero);
-        if (stacked) backend_.elementwise(n_, FromCenter<T>{lambda_, center_, x_, r0 + m_}, 0);
+        if (stacked) backend_.elementwise(n_, FromCenter<T>{lambda_, anchors_.center, x_, r0 + m_}, 0);
 
         StopRules rules;
         rules.atol = options_.atol;
@@ -248,15 +268,19 @@ class Drive {
         rules.eps = kEps;
         rules.b_norm = b_norm_;
         rules.a_norm = a_norm_;
+        rules.ar_bound = ar_bound_;
+        if (!restarted) rules.ar_relative = options_.ar_relative;
+        rules.trust_radius = std::ldexp(options_.trust_radius, f_ - e_);
+        rules.passes = options_.passes;
         rules.max_iterations = max_iterations_ - base_iteration_;
-        rules.stall_window = stall_window(m_, n_);
+        rules.stall_window = resolved_stall_window(options_, m_, n_);
 
         Recurrence state{};
         state.prepare(sigma_, stacked ? 0.0 : lambda_, rules, backend_.ring(), restarted ? backend_.norm_now(n_, x_) : x0_norm_);
-        Recurrence* r = backend_.put_state(state);
+        Recurrence* r = state_ = backend_.put_state(state);
         std::int64_t seen = 0;
         const auto poll = [&](const Progress& progress, const RecordRing& ring) { return observe(progress, ring, seen); };
-        return backend_.template run<Method>(w, r, center_, poll);
+        return backend_.template run<Method>(w, r, anchors_, poll);
     }
 
     // Hands new records to the observer; a status to stop with, or kGoOn.
@@ -276,16 +300,51 @@ class Drive {
                 record.seconds = seconds;
                 records_.push_back(record);
             }
-            if (observer_->on_iterations(records_) == Verdict::stop) return static_cast<int>(Status::stopped);
+            observer_threw_ = true;  // unless it comes back
+            const Verdict verdict = observer_->on_iterations(records_);
+            observer_threw_ = false;
+            if (verdict == Verdict::stop) return static_cast<int>(Status::stopped);
         }
         return out_of_time() ? static_cast<int>(Status::time_limit) : kGoOn;
+    }
+
+    void hand_over_x() {
+        try {
+            backend_.download(problem_.x.data(), x_, n_, e_ - f_);
+        } catch (const Error&) {
+            // A device that failed keeps x; what it failed of is the news.
+        }
+    }
+    // In a handler: what memory ran out, or nothing.
+    static std::string resource_error() {
+        try {
+            throw;
+        } catch (const OutOfMemory& error) {
+            return error.what();
+        } catch (const std::bad_alloc&) {
+            return "host memory ran out";
+        } catch (...) {
+            return {};
+        }
+    }
+    // x was handed over; its residuals cannot be had from an operator that has no memory.
+    SolveResult out_of_resources(SolveResult result, const std::string& reason) {
+        const double b = result.norms.b;
+        result.norms = Norms::unknown();
+        result.norms.b = b;
+        result.norms.x = host_norm(problem_.x.data(), n_);
+        result.status = Status::resource_error;
+        // On the way to x of iteration k + 1, LSMR and LSQR have published k.
+        result.iterations = base_iteration_ + backend_.get_state(state_).progress.published;
+        result.message = std::string(status_sentence(result.status)) + ": " + reason;
+        result.solve_seconds = seconds_since(start_clock_);
+        return result;
     }
 
     // Of x, scaled, in fp64 where that can be had.
     Residuals residuals() {
         Residuals now = problem_.host_audit != nullptr ? host_residuals() : own_residuals();
-        const double from_center = center_ != nullptr ? now.dx : now.x;
-        now.r_damped = std::sqrt(now.r * now.r + lambda_ * lambda_ * from_center * from_center);
+        now.r_damped = std::sqrt(now.r * now.r + lambda_ * lambda_ * now.from_center * now.from_center);
         return now;
     }
     Residuals own_residuals() {
@@ -299,7 +358,10 @@ class Drive {
         T* r = backend_.row_vector(kAuditRow);
         load_residual(r, false);
         now.r = backend_.norm_now(m_, r);
-        if (lambda_ > 0) backend_.elementwise(n_, FromCenter<T>{1.0, center_, x_, scratch}, 0);
+        if (lambda_ > 0) {
+            backend_.elementwise(n_, FromCenter<T>{1.0, anchors_.center, x_, scratch}, 0);
+            now.from_center = backend_.norm_now(n_, scratch);
+        }
         backend_.adjoint_product(sigma_, r, lambda_ * lambda_, scratch);
         now.ar = backend_.norm_now(n_, scratch);
         return now;
@@ -311,13 +373,19 @@ class Drive {
         now.r = host_norm(host_r_.data(), m_);
         now.x = now.dx = host_norm(host_x_.data(), n_);
         host_g_.assign(static_cast<std::size_t>(n_), 0.0);
-        if (start_ != nullptr) {
+        // c - x into host_g_.
+        const auto subtract_from = [&](std::span<const double> c) {
             const PowerOfTwo scale(f_ - e_);
-            for (std::size_t j = 0; j < host_g_.size(); ++j) host_g_[j] = scale(problem_.x[j]) - host_x_[j];
+            for (std::size_t j = 0; j < host_g_.size(); ++j) host_g_[j] = (c.empty() ? 0.0 : scale(c[j])) - host_x_[j];
+        };
+        if (start_ != nullptr) {
+            subtract_from(problem_.x);
             now.dx = host_norm(host_g_.data(), n_);
         }
-        if (lambda_ > 0 && center_ == nullptr) {
-            for (std::size_t j = 0; j < host_g_.size(); ++j) host_g_[j] = -host_x_[j];
+        if (lambda_ > 0) {
+            const bool at_start = anchors_.center == start_;
+            subtract_from(has_given_center() ? options_.center : at_start && start_ != nullptr ? std::span<const double>(problem_.x) : std::span<const double>());
+            now.from_center = host_norm(host_g_.data(), n_);
         }
         problem_.host_audit->adjoint(host_sigma(), host_r_.data(), lambda_ * lambda_, host_g_.data());
         now.ar = host_norm(host_g_.data(), n_);
@@ -343,7 +411,7 @@ class Drive {
         const double size = a_norm * std::max(now.x, x0_norm_) + b_norm_;
         const bool solves = fits(b_norm_, now.r_damped / 2) &&
                             now.r_damped <= 2 * (options_.btol * b_norm_ + options_.atol * a_norm * now.x);
-        const bool is_least = now.ar <= 2 * options_.atol * a_norm * now.r_damped;
+        const bool is_least = now.ar <= 2 * std::max(options_.atol * a_norm * now.r_damped, ar_bound_);
         const bool solves_eps = now.r_damped <= 8 * kEps * size;
         const bool is_least_eps = now.ar <= 8 * kEps * a_norm * size;
         switch (claimed) {
@@ -360,6 +428,7 @@ class Drive {
         }
     }
 
+    bool has_given_center() const { return options_.damp > 0 && options_.damp_center == DampCenter::given; }
     bool out_of_time() const { return seconds_since(start_clock_) >= options_.time_limit_seconds; }
     static double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
     double unscale_r(double value) const { return std::ldexp(value, -f_); }
@@ -388,7 +457,12 @@ class Drive {
     double x0_norm_ = 0;      // scaled
     T* x_ = nullptr;
     T* start_ = nullptr;      // x0; null: zero
-    const T* center_ = nullptr;
+    Anchors<T> anchors_;
+    double r_start_ = 0;      // scaled: ||r|| and ||A^T r|| of the start
+    double ar_start_ = 0;
+    double ar_bound_ = 0;     // scaled: what test 2 allows, however small ||A|| ||r|| is
+    bool observer_threw_ = false;
+    Recurrence* state_ = nullptr;  // in the vectors' space
     std::vector<IterationRecord> records_;
     std::vector<double> host_x_, host_r_, host_g_;
 };

@@ -11,6 +11,7 @@
 #include <cmath>
 
 #include "solver/bidiagonal.hpp"
+#include "solver/vector_steps.hpp"
 
 namespace lsmr {
 
@@ -27,10 +28,12 @@ struct LsmrRecurrence : BidiagonalRecurrence<T> {
     //   start_forward   sums[0] = ||u-hat||^2            start_adjoint   sums[0] = ||v-hat||^2
     //   after_forward   sums[0] = ||u-hat||^2, sums[1] = ||x||^2 after the update beside it
     //   after_adjoint   sums[0] = ||v-hat||^2            host_stop       code: the status to stop with
+    //   before_step     those of part_within(); only where there is a trust radius
     LSMR_HD void finish(int stage, const double* sums, int code) {
         switch (stage) {
             case Base::start_forward: this->on_start_forward(std::sqrt(sums[0])); break;
             case Base::start_adjoint: on_start(std::sqrt(sums[0])); break;
+            case Base::before_step: this->bound_step(e2, sums); break;
             case Base::after_forward: this->on_forward(std::sqrt(sums[0]), std::sqrt(sums[1])); break;
             case Base::after_adjoint: on_adjoint(std::sqrt(sums[0])); break;
             default: this->on_host_stop(code);
@@ -138,7 +141,7 @@ struct Lsmr {
 
     // u-hat holds b - A x; x the start.
     template <class Backend>
-    static void start(Backend& backend, const Vectors& w, Recurrence* r, const T* /*center*/) {
+    static void start(Backend& backend, const Vectors& w, Recurrence* r, const Anchors<T>& /*anchors*/) {
         backend.zero(w.h, backend.cols());
         backend.zero(w.hbar, backend.cols());
         backend.norm(backend.rows(), w.u, 0);
@@ -148,7 +151,11 @@ struct Lsmr {
     }
 
     template <class Backend>
-    static void iterate(Backend& backend, const Vectors& w, Recurrence* r, const T* /*center*/) {
+    static void iterate(Backend& backend, const Vectors& w, Recurrence* r, const Anchors<T>& anchors) {
+        if (anchors.bounded) {
+            backend.elementwise(backend.cols(), Reach<T>{w.x, anchors.start, w.h, w.hbar, &r->e1}, 0);
+            backend.finish(r, Recurrence::before_step, 3);
+        }
         // Stage A, and beside it the update of the iteration before.
         backend.forward(r, &r->c1, w.v, &r->c2, w.u, 0);
         backend.elementwise(backend.cols(), LsmrStep<T>{r, w.v, w.h, w.hbar, w.x}, 1);

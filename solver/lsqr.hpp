@@ -11,6 +11,7 @@
 #include <cmath>
 
 #include "solver/bidiagonal.hpp"
+#include "solver/vector_steps.hpp"
 
 namespace lsmr {
 
@@ -28,6 +29,7 @@ struct LsqrRecurrence : BidiagonalRecurrence<T> {
         switch (stage) {
             case Base::start_forward: this->on_start_forward(std::sqrt(sums[0])); break;
             case Base::start_adjoint: on_start(std::sqrt(sums[0])); break;
+            case Base::before_step: this->bound_step(e1, sums); break;
             case Base::after_forward: this->on_forward(std::sqrt(sums[0]), std::sqrt(sums[1])); break;
             case Base::after_adjoint: on_adjoint(std::sqrt(sums[0])); break;
             default: this->on_host_stop(code);
@@ -114,7 +116,7 @@ struct Lsqr {
 
     // u-hat holds b - A x; x the start.
     template <class Backend>
-    static void start(Backend& backend, const Vectors& w, Recurrence* r, const T* /*center*/) {
+    static void start(Backend& backend, const Vectors& w, Recurrence* r, const Anchors<T>& /*anchors*/) {
         backend.zero(w.w, backend.cols());
         backend.norm(backend.rows(), w.u, 0);
         backend.finish(r, Recurrence::start_forward, 1);
@@ -123,7 +125,11 @@ struct Lsqr {
     }
 
     template <class Backend>
-    static void iterate(Backend& backend, const Vectors& w, Recurrence* r, const T* /*center*/) {
+    static void iterate(Backend& backend, const Vectors& w, Recurrence* r, const Anchors<T>& anchors) {
+        if (anchors.bounded) {
+            backend.elementwise(backend.cols(), Reach<T>{w.x, anchors.start, w.w, nullptr, nullptr}, 0);
+            backend.finish(r, Recurrence::before_step, 3);
+        }
         // Stage A, and beside it the update of the iteration before.
         backend.forward(r, &r->c1, w.v, &r->c2, w.u, 0);
         backend.elementwise(backend.cols(), LsqrStep<T>{r, w.v, w.w, w.x}, 1);

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "memory/error.hpp"
+#include "solver/solve.hpp"
 
 namespace lsmr {
 namespace {
@@ -59,7 +60,8 @@ bool diagonal_dominates(const CsrMatrix& a) {
 MethodChoice choose_method(const SolveOptions& options, std::int64_t rows, std::int64_t cols, const CsrMatrix* a) {
     if (options.method != Method::automatic) return {options.method, {}};
     if (options.damp > 0) return {Method::lsmr, "with damping A x = b is not met, and LSMR's ||A'r|| falls monotonically"};
-    if (rows == cols && rows > 0 && a != nullptr && diagonal_dominates(*a) && find_asymmetry(*a).row < 0) {
+    const bool needs_ar = options.ar_bound > 0 || options.ar_relative > 0;  // which CG does not estimate
+    if (rows == cols && rows > 0 && a != nullptr && !needs_ar && diagonal_dominates(*a) && find_asymmetry(*a).row < 0) {
         return {Method::cg, "A is symmetric and its diagonal dominates every row, so it is positive definite: one product an iteration"};
     }
     if (rows <= cols) {
@@ -73,6 +75,7 @@ namespace {
 void check_cg(const SolveOptions& options, std::int64_t rows, std::int64_t cols, const CsrMatrix* a) {
     if (rows != cols) throw InputError(fmt::format("cg needs a symmetric positive definite A; this one is {} x {}", rows, cols));
     if (options.damp > 0) throw InputError("cg solves A x = b and knows no damping: take lsmr, lsqr or cgls");
+    if (options.ar_bound > 0 || options.ar_relative > 0) throw InputError("cg does not estimate ||A'r||, so it cannot stop at a bound on it");
     if (a == nullptr) return;
     const Asymmetry found = find_asymmetry(*a);
     if (found.row >= 0) {
@@ -85,6 +88,12 @@ void check_cg(const SolveOptions& options, std::int64_t rows, std::int64_t cols,
 
 SolveOptions resolved_options(const SolveOptions& options, std::int64_t rows, std::int64_t cols, const CsrMatrix* a) {
     check_options(options);
+    if (options.damp_center == DampCenter::given) {
+        if (static_cast<std::int64_t>(options.center.size()) != cols) {
+            throw InputError(fmt::format("solve: the centre has {} entries, A is {} x {}", options.center.size(), rows, cols));
+        }
+        check_finite(options.center, "centre");
+    }
     SolveOptions resolved = options;
     resolved.method = choose_method(options, rows, cols, a).method;
     if (options.method == Method::cg) check_cg(options, rows, cols, a);

@@ -20,8 +20,8 @@ struct MethodChoice {
 // Another method is returned as it is. a: null for a user's operator, of which only the shape is known.
 MethodChoice choose_method(const SolveOptions& options, std::int64_t rows, std::int64_t cols, const CsrMatrix* a);
 
-// The options as a solve takes them: checked, with the method chosen. Throws InputError where check_options() does, and where the
-// method cannot be used: CG with damping, or with an A that is not symmetric (a: as above).
+// The options as a solve takes them: checked, with the method chosen. Throws InputError where check_options() does, for a centre of the
+// wrong length, and where the method cannot be used: CG with damping, or with an A that is not symmetric (a: as above).
 SolveOptions resolved_options(const SolveOptions& options, std::int64_t rows, std::int64_t cols, const CsrMatrix* a);
 
 }  // namespace lsmr

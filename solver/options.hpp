@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <limits>
+#include <span>
 #include <string>
 
 #include "operator/operator_options.hpp"
@@ -11,8 +12,8 @@ namespace lsmr {
 
 // automatic: by the problem (solver/method_choice.hpp).
 enum class Method { automatic, lsmr, lsqr, cgls, cg };
-// The point c of the damping term lambda^2 ||x - c||^2.
-enum class DampCenter { zero, x0 };
+// The point c of the damping term lambda^2 ||x - c||^2; given: SolveOptions::center.
+enum class DampCenter { zero, x0, given };
 enum class Precision { fp64, fp32 };
 enum class DeviceKind { automatic, cpu, cuda };
 
@@ -36,9 +37,15 @@ struct SolveOptions {
     Method method = Method::lsmr;
     double damp = 0.0;                          // lambda >= 0
     DampCenter damp_center = DampCenter::zero;
+    std::span<const double> center;             // cols values, for DampCenter::given; the caller keeps them
     double atol = 1e-6;                         // relative error in A
     double btol = 1e-6;                         // relative error in b
     double conlim = -1.0;                       // -1: 1e8 in fp64, 1e6 in fp32; 0: off
+    double ar_bound = 0.0;                      // test 2 also passes at ||A^T r|| <= this
+    double ar_relative = 0.0;                   // and at ||A^T r|| <= this ||A^T r_0||, r_0 that of the start
+    std::int64_t passes = 1;                    // iterations in a row in which a test on residuals or condition must pass
+    std::int64_t stall_window = -1;             // iterations without progress; -1: max(2000, 2 min(rows, cols)); 0: off
+    double trust_radius = 0.0;                  // ends the solve where ||x - x0|| reaches it, on that sphere; 0: off
     std::int64_t max_iterations = -1;           // -1: max(4 min(rows, cols), 200)
     double time_limit_seconds = std::numeric_limits<double>::infinity();
 };
@@ -46,6 +53,7 @@ struct SolveOptions {
 // The values that -1 stands for.
 double resolved_conlim(const SolveOptions& options, Precision precision);
 std::int64_t resolved_max_iterations(const SolveOptions& options, std::int64_t rows, std::int64_t cols);
+std::int64_t resolved_stall_window(const SolveOptions& options, std::int64_t rows, std::int64_t cols);
 // Throws InputError for damp < 0, tolerances that are negative or NaN, and the like.
 void check_options(const SolveOptions& options);
 

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
 #include <string>
 #include <vector>
 
@@ -36,6 +37,12 @@ struct Norms {
     double cond_estimate = 0; // usually too low; NaN where there is none
     double x = 0;             // ||x||
     double dx = 0;            // ||x - x0||
+    double start_ratio = 0;   // (||A^T r|| / ||r||) / (||A^T r_0|| / ||r_0||): free of the scale of A and b; NaN where the start has none
+
+    static Norms unknown() {
+        constexpr double kUnknown = std::numeric_limits<double>::quiet_NaN();
+        return {kUnknown, kUnknown, kUnknown, kUnknown, kUnknown, kUnknown, kUnknown, kUnknown, kUnknown, kUnknown, kUnknown};
+    }
 };
 
 struct SolveResult {

@@ -37,4 +37,26 @@ struct FromCenter {
     }
 };
 
+// How far x is from the start, and where the step p - e q leads (q null: p): sums = d^T d, d^T s, s^T s with d = x - start, s the step.
+template <class T>
+struct Reach {
+    const T* x;
+    const T* start;  // null: zero
+    const T* p;
+    const T* q;
+    const T* e;
+    static constexpr int kSums = 3;
+    struct Coefficients {
+        T e;
+    };
+    LSMR_HD Coefficients load() const { return {q ? *e : T(0)}; }
+    LSMR_HD void operator()(std::int64_t j, const Coefficients& k, double* sums) const {
+        const double d = static_cast<double>(x[j]) - (start ? static_cast<double>(start[j]) : 0.0);
+        const double s = static_cast<double>(q ? p[j] - k.e * q[j] : p[j]);
+        sums[0] += d * d;
+        sums[1] += d * s;
+        sums[2] += s * s;
+    }
+};
+
 }  // namespace lsmr

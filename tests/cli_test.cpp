@@ -246,6 +246,12 @@ TEST_CASE("cli: wrong command lines are refused with words that help") {
         {{"A", "--log-every", "0"}, "must be at least 1"},
         {{"A", "--method", "minres"}, "must be one of auto, lsmr, lsqr, cgls, cg"},
         {{"A", "--method", "cg", "--damp", "1"}, "knows no damping"},
+        {{"A", "--method", "cg", "--ar-bound", "1"}, "does not estimate"},
+        {{"A", "--ar-relative", "1"}, "must be below 1"},
+        {{"A", "--passes", "0"}, "must be at least 1"},
+        {{"A", "--trust-radius", "-1"}, "must not be negative"},
+        {{"A", "--damp-center", "c.mtx"}, "--damp-center FILE needs --damp"},
+        {{"-", "b", "--damp", "1", "--damp-center", "-"}, "only one of A, b, x0 and the centre"},
         {{"A", "--device", "gpu"}, "must be auto, cpu, cuda or cuda:N"},
         {{"A", "--device", "cuda:-1"}, "must be at least 0"},
         {{"A", "--precision", "fp16"}, "must be one of fp64, fp32"},
@@ -258,8 +264,8 @@ TEST_CASE("cli: wrong command lines are refused with words that help") {
         {{"A", "--transpose", "--transpose"}, "--transpose is given 2 times"},
         {{"A", "b", "c"}, "unexpected argument c"},
         {{"A", "b", "--rhs", "ones"}, "b is given twice"},
-        {{"-", "-"}, "only one of A, b and x0"},
-        {{"A", "-", "--x0", "-"}, "only one of A, b and x0"},
+        {{"-", "-"}, "only one of A, b, x0"},
+        {{"A", "-", "--x0", "-"}, "only one of A, b, x0"},
         {{"A", "-o", "-", "--json", "-"}, "standard output"},
         {{"A", "-q", "-v"}, "-q and -v"},
         {{"A", "--allow-nonfinite"}, "--check only"},
@@ -303,11 +309,11 @@ TEST_CASE("cli: no arguments at all print the help and end with 64") {
     CHECK(result.says("Usage: lsmr_solve"));
 }
 
-TEST_CASE("cli: help fits one screen and names examples and exit codes") {
+TEST_CASE("cli: help is short and names examples and exit codes") {
     const Run result = run({"--help"});
     CHECK(result.code == 0);
     CHECK(result.err.empty());
-    CHECK(std::count(result.out.begin(), result.out.end(), '\n') <= 50);
+    CHECK(std::count(result.out.begin(), result.out.end(), '\n') <= 72);
     std::istringstream lines(result.out);
     for (std::string line; std::getline(lines, line);) CHECK(line.size() <= 100);
     for (const char* words :
@@ -834,6 +840,54 @@ TEST_CASE("cli: damping pulls towards its centre") {
     close(solve({"--damp", "2", "--x0", x0}), expected(2, 0, 0));
     close(solve({"--damp", "2", "--x0", x0, "--damp-center", "x0"}), expected(2, 10, -10));
     close(solve({"--damp", "2", "--x0", x0, "--damp-center", "x0", "--method", "cgls"}), expected(2, 10, -10));
+    // A centre of its own, with and without a start.
+    const std::string c = folder.write("c.mtx", "3\n7\n");
+    close(solve({"--damp", "2", "--damp-center", c}), expected(2, 3, 7));
+    close(solve({"--damp", "2", "--x0", x0, "--damp-center", c}), expected(2, 3, 7));
+    close(solve({"--damp", "2", "--x0", x0, "--damp-center", c, "--method", "lsqr"}), expected(2, 3, 7));
+    const Run report = run({a, b, "--damp", "2", "--damp-center", c, "--json", "-"});
+    CHECK(json::parse(report.out)["options"]["damp_center"] == c);
+    CHECK(report.says("damp 2 around " + c));
+    const Run wrong = run({a, b, "--damp", "2", "--damp-center", folder.write("long.mtx", "1\n2\n3\n")});
+    CHECK(wrong.code == 65);
+    CHECK(wrong.says("the centre is 3 x 1"));
+    CHECK(run({a, b, "--damp", "2", "--damp-center", c, "-o", c}).says("c.mtx"));  // an output may not be an input
+}
+
+TEST_CASE("cli: a centre for each column of b") {
+    const Folder folder;
+    const std::string a = folder.write("A.mtx", kSmallA);
+    const std::string b = folder.write("b2.mtx", array_text(3, 2, {1, 2, 3, -3, 0, 4}));
+    const std::string c = folder.write("c2.mtx", array_text(2, 2, {3, 7, -1, 5}));
+    const auto x = parse_array(run({a, b, "--damp", "2", "--damp-center", c, "--atol", "1e-14", "--btol", "1e-14", "-o", "-"}).out).values;
+    REQUIRE(x.size() == 4);
+    const std::vector<std::vector<double>> bs{{1, 2, 3}, {-3, 0, 4}}, cs{{3, 7}, {-1, 5}};
+    for (std::size_t j = 0; j < 2; ++j) {
+        const std::string bj = folder.write("bj.mtx", array_text(3, 1, bs[j]));
+        const std::string cj = folder.write("cj.mtx", array_text(2, 1, cs[j]));
+        const auto alone = parse_array(run({a, bj, "--damp", "2", "--damp-center", cj, "--atol", "1e-14", "--btol", "1e-14", "-o", "-"}).out).values;
+        CHECK(std::vector<double>(x.begin() + static_cast<std::ptrdiff_t>(2 * j), x.begin() + static_cast<std::ptrdiff_t>(2 * j + 2)) == alone);
+    }
+}
+
+TEST_CASE("cli: other stops") {
+    const Folder folder;
+    const std::string a = folder.write("A.mtx", kSmallA);
+    const std::string b = folder.write("b.mtx", kSmallB);
+    const Run bound = run({a, b, "--trust-radius", "0.5", "--json", "-"});
+    CHECK(bound.code == 2);
+    CHECK(bound.says("the trust radius was reached"));
+    CHECK(bound.says("raise --trust-radius"));
+    const json report = json::parse(bound.out);
+    CHECK(report["status"]["code"] == 14);
+    CHECK(report["norms"]["dx"].get<double>() == doctest::Approx(0.5));
+    CHECK(report["norms"]["start_ratio"].get<double>() > 0);
+    CHECK(report["options"]["trust_radius"] == 0.5);
+    CHECK(report["options"]["stall_window"] == 2000);
+    const json gradient = json::parse(run({a, b, "--atol", "0", "--btol", "0", "--ar-bound", "3", "--json", "-"}).out);
+    CHECK(gradient["status"]["name"] == "least_squares");
+    CHECK(gradient["norms"]["ar"].get<double>() <= 6);
+    CHECK(gradient["options"]["ar_bound"] == 3.0);
 }
 
 TEST_CASE("cli: check describes the matrix without a solve") {

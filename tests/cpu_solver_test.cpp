@@ -6,7 +6,7 @@
 #include <thread>
 
 #include "operator/function_operator.hpp"
-#include "cg_suite.hpp"
+#include "stop_suite.hpp"
 #include "solver/cpu/cpu_backend.hpp"
 #include "solver_suite.hpp"
 
@@ -191,6 +191,24 @@ TEST_CASE("cg: scaled by powers of two") {
 }
 TEST_CASE("method: the automatic choice") {
     suite_automatic_method(on_cpu());
+}
+
+// --- other stops ---
+
+TEST_CASE("stop: bounds on the gradient") {
+    suite_gradient_bounds(on_cpu());
+}
+TEST_CASE("stop: several passes in a row") {
+    suite_passes(on_cpu());
+}
+TEST_CASE("stop: status 12 by a window of one's own") {
+    suite_stall_window(on_cpu());
+}
+TEST_CASE("stop: status 14 trust radius") {
+    suite_trust_radius(on_cpu());
+}
+TEST_CASE("stop: options that are refused") {
+    suite_stop_options_refused(on_cpu());
 }
 
 // --- several threads ---
@@ -465,6 +483,71 @@ TEST_CASE("solver: status 11 breakdown") {
     CHECK(answer.result.iterations == 0);
     CHECK(norm(answer.x) == 0);
     CHECK(!answer.result.message.empty());
+}
+
+// Code 6. With exact products test 5 passes first: ||A'r|| is as small beside ||A|| ||r|| as the least singular value beside the largest.
+// An operator whose first products are far too small makes LSQR see a condition of 1e17 while ||A'r|| is not small.
+TEST_CASE("solver: status 6 condition at machine precision") {
+    const Matrix a = tall_matrix();
+    const Vector b = random_vector(a->rows(), 482);
+    UserOperator<double> user(a);
+    const auto shrink = [](double* out, std::int64_t n, double factor) {
+        for (std::int64_t i = 0; i < n; ++i) out[i] *= factor;
+    };
+    user.spoil_adjoint = [&](int call, double* out) {
+        if (call == 2) shrink(out, a->cols(), 1e-27);
+    };
+    user.spoil_forward = [&](int call, double* out) {
+        if (call == 1) shrink(out, a->rows(), 1e-17);
+    };
+    SolveOptions options = exactly(Method::lsqr, 1000);
+    options.conlim = 1e300;
+    const Answer answer = solve_operator(user, b, options);
+    CAPTURE(answer.result.message);
+    CHECK(answer.result.status == Status::condition_eps);
+    CHECK(!answer.result.converged());
+    CHECK(answer.result.norms.cond_estimate >= 1 / kEps64);
+    CHECK(answer.result.message.find("the estimate is") != std::string::npos);
+    const Truth t = truth(*a, b, answer.x);
+    check_within(answer.result.norms.r, t.r, residual_rounding(t), "||r||");
+}
+
+// Code 15: an operator that runs out of memory. x is what there was; what was not recomputed is not claimed.
+TEST_CASE("solver: status 15 resource error") {
+    const Matrix a = tall_matrix();
+    const Vector b = random_vector(a->rows(), 483);
+    UserOperator<double> sound(a);
+    for (const Method method : {Method::lsmr, Method::lsqr, Method::cgls}) {
+        for (const bool device_memory : {false, true}) {
+            for (const int call : {1, 6}) {
+                UserOperator<double> user(a);
+                user.spoil_forward = [&](int now, double*) {
+                    if (now != call) return;
+                    if (device_memory) throw OutOfMemory(4096, 1024, 512, "take less");
+                    throw std::bad_alloc();
+                };
+                Recorder recorder;
+                const Answer answer = solve_operator(user, b, with_method(method, 1e-10), {}, &recorder);
+                CAPTURE(word(method));
+                CAPTURE(call);
+                CAPTURE(answer.result.message);
+                CHECK(answer.result.status == Status::resource_error);
+                CHECK(exit_code(answer.result.status) == 71);
+                CHECK(answer.result.message.find(device_memory ? "take less" : "host memory") != std::string::npos);
+                // In the product of iteration 6 LSMR and LSQR have published 4, CGLS 5.
+                const std::int64_t done = call == 1 ? 0 : method == Method::cgls ? 5 : 4;
+                CHECK(answer.result.iterations == done);
+                CHECK(same_bits(answer.x, solve_operator(sound, b, exactly(method, done)).x));
+                CHECK(std::isnan(answer.result.norms.r));
+                check_within(answer.result.norms.x, norm(answer.x), 8 * kEps64 * norm(answer.x), "||x||");
+            }
+        }
+    }
+    // What the observer throws is the caller's own and comes out as it was.
+    class Hungry : public Observer {
+        Verdict on_iterations(std::span<const IterationRecord>) override { throw std::bad_alloc(); }
+    } hungry;
+    CHECK_THROWS_AS(solve_operator(sound, b, with_method(Method::lsmr), {}, &hungry), std::bad_alloc);
 }
 
 // A user's operator that is not square, or has no inverse, under CG.

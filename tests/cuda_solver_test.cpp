@@ -20,8 +20,8 @@
 #include "solver/cuda/cuda_backend.hpp"
 #include "solver/lsmr.hpp"
 #include "solver/solve_cuda.hpp"
-#include "cg_suite.hpp"
 #include "solver_suite.hpp"
+#include "stop_suite.hpp"
 
 using namespace lsmr;
 using namespace lsmr::test;
@@ -74,6 +74,11 @@ TEST_CASE("cuda cg: answers against dense ones") { LSMR_NEEDS_GPU(); suite_cg_an
 TEST_CASE("cuda cg: records and statuses") { LSMR_NEEDS_GPU(); suite_cg_statuses(gpu()); }
 TEST_CASE("cuda cg: refuses what it cannot solve") { LSMR_NEEDS_GPU(); suite_cg_refusals(gpu()); }
 TEST_CASE("cuda cg: scaled by powers of two") { LSMR_NEEDS_GPU(); suite_cg_scaled(gpu()); }
+TEST_CASE("cuda stop: bounds on the gradient") { LSMR_NEEDS_GPU(); suite_gradient_bounds(gpu()); }
+TEST_CASE("cuda stop: several passes in a row") { LSMR_NEEDS_GPU(); suite_passes(gpu()); }
+TEST_CASE("cuda stop: status 12 by a window of one's own") { LSMR_NEEDS_GPU(); suite_stall_window(gpu()); }
+TEST_CASE("cuda stop: status 14 trust radius") { LSMR_NEEDS_GPU(); suite_trust_radius(gpu()); }
+TEST_CASE("cuda stop: options that are refused") { LSMR_NEEDS_GPU(); suite_stop_options_refused(gpu()); }
 TEST_CASE("cuda solver: the automatic method") { LSMR_NEEDS_GPU(); suite_automatic_method(gpu()); }
 
 TEST_SUITE_BEGIN("sanitizer");

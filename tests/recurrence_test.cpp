@@ -111,14 +111,14 @@ Estimates far_from_done() {
 }
 
 Status code_of(const StopRules& rules, const Estimates& e) {
-    StallWatch watch;
-    const int code = stop_code(rules, e, watch);
+    StopMemory memory;
+    const int code = stop_code(rules, e, memory);
     REQUIRE(code != kGoOn);
     return static_cast<Status>(code);
 }
 int raw_code(const StopRules& rules, const Estimates& e) {
-    StallWatch watch;
-    return stop_code(rules, e, watch);
+    StopMemory memory;
+    return stop_code(rules, e, memory);
 }
 
 }  // namespace
@@ -306,11 +306,11 @@ TEST_CASE("recurrence: stagnation") {
     rules.max_iterations = 1000000;
     rules.stall_window = 50;
     const auto stops_at = [&](auto change) {
-        StallWatch watch;
+        StopMemory memory;
         Estimates e = far_from_done();
         for (e.iteration = 1; e.iteration < 1000; ++e.iteration) {
             change(e);
-            const int code = stop_code(rules, e, watch);
+            const int code = stop_code(rules, e, memory);
             if (code != kGoOn) {
                 CHECK(code == static_cast<int>(Status::stagnated));
                 return e.iteration;
@@ -331,8 +331,8 @@ TEST_CASE("recurrence: stagnation") {
           }) == 51);
     // Slow but steady: 10 % in 45 iterations go on.
     CHECK(stops_at([](Estimates& e) { e.ar_norm *= std::pow(0.89, 1.0 / 45); }) == -1);
-    CHECK(stall_window(10, 1000000) == 2000);
-    CHECK(stall_window(5000, 7000) == 10000);
+    CHECK(default_stall_window(10, 1000000) == 2000);
+    CHECK(default_stall_window(5000, 7000) == 10000);
 }
 
 // --- iterates ---

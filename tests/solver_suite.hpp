@@ -90,18 +90,24 @@ inline void suite_start_and_center(const PrepareOptions& base) {
     for (const Matrix& a : {tall_matrix(), wide_matrix(), square_matrix()}) {
         const Vector b = random_vector(a->rows(), 21);
         const Vector x0 = scaled(random_vector(a->cols(), 22), 3.0);
+        const Vector c = scaled(random_vector(a->cols(), 23), 5.0);
         for (const double damp : {0.0, 0.3, 5.0}) {
-            for (const int start : {0, 1, 2}) {  // none; x0 with centre zero; x0 as the centre
-                const Vector center = start == 2 ? x0 : Vector{};
+            // None; x0 with centre zero; x0 as the centre; x0 and a centre of its own; a centre alone.
+            for (const int start : {0, 1, 2, 3, 4}) {
+                const Vector center = start == 2 ? x0 : start >= 3 ? c : Vector{};
+                const bool from_x0 = start >= 1 && start <= 3;
                 // Without damping the solution nearest to the start is found.
-                const Oracle oracle = dense_solution(*a, b, damp, damp > 0 ? center : start > 0 ? x0 : Vector{});
+                const Oracle oracle = dense_solution(*a, b, damp, damp > 0 ? center : from_x0 ? x0 : Vector{});
                 for (const Precision precision : kPrecisions) {
                     for (const Method method : kMethods) {
                         const PrepareOptions prepare = with_precision(base, precision);
                         SolveOptions options = with_method(method, precision == Precision::fp64 ? 1e-11 : 1e-6);
                         options.damp = damp;
-                        options.damp_center = start == 2 ? DampCenter::x0 : DampCenter::zero;
-                        const std::optional<Vector> given = start > 0 ? std::optional<Vector>(x0) : std::nullopt;
+                        options.damp_center = start == 2   ? DampCenter::x0
+                                              : start >= 3 ? DampCenter::given
+                                                           : DampCenter::zero;
+                        options.center = c;
+                        const std::optional<Vector> given = from_x0 ? std::optional<Vector>(x0) : std::nullopt;
                         const Answer answer = solve(prepare, a, b, options, given);
                         const Truth t = truth(*a, b, answer.x, damp, center, given.value_or(Vector{}));
                         CAPTURE(word(method));

@@ -153,17 +153,21 @@ class CpuBackend {
         std::memcpy(state_.data(), &state, sizeof(R));
         return reinterpret_cast<R*>(state_.data());
     }
+    template <class R>
+    R get_state(const R* r) const {
+        return *r;
+    }
 
     // Starts and iterates until the recurrence has finished. poll(progress, ring) is called after every iteration and returns a
     // status to stop with, or kGoOn.
     template <class Method, class Poll>
-    Progress run(const typename Method::Vectors& w, typename Method::Recurrence* r, const T* center, Poll&& poll) {
-        Method::start(*this, w, r, center);
+    Progress run(const typename Method::Vectors& w, typename Method::Recurrence* r, const Anchors<T>& anchors, Poll&& poll) {
+        Method::start(*this, w, r, anchors);
         for (;;) {
             const int code = poll(r->progress, ring());
             if (code != kGoOn) r->finish(Method::Recurrence::host_stop, nullptr, code);
             if (r->progress.finished) return r->progress;
-            Method::iterate(*this, w, r, center);
+            Method::iterate(*this, w, r, anchors);
         }
     }
 

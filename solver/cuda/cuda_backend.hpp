@@ -197,11 +197,19 @@ class CudaBackend {
         LSMR_CHECK(cudaMemcpyAsync(state_.data(), &state, sizeof(R), cudaMemcpyHostToDevice, stream()));
         return reinterpret_cast<R*>(state_.data());
     }
+    // Waits.
+    template <class R>
+    R get_state(const R* r) const {
+        R state;
+        LSMR_CHECK(cudaMemcpyAsync(&state, r, sizeof(R), cudaMemcpyDeviceToHost, stream()));
+        context_.synchronize();
+        return state;
+    }
 
     // Starts and iterates until the recurrence has finished. poll(progress, ring) is called once a batch, a batch behind the device, and
     // returns a status to stop with, or kGoOn. Iterations that were queued beyond the end leave x as it is.
     template <class Method, class Poll>
-    Progress run(const typename Method::Vectors& w, typename Method::Recurrence* r, const T* center, Poll&& poll) {
+    Progress run(const typename Method::Vectors& w, typename Method::Recurrence* r, const Anchors<T>& anchors, Poll&& poll) {
         using Clock = std::chrono::steady_clock;
         if (progress_.size() == 0) progress_ = PinnedBuffer<Progress>(2);
         const RecordRing host_ring{ring_.data(), kRing};
@@ -209,7 +217,7 @@ class CudaBackend {
             LSMR_CHECK(cudaMemcpyAsync(progress_.data() + slot, &r->progress, sizeof(Progress), cudaMemcpyDeviceToHost, stream()));
             LSMR_CHECK(cudaEventRecord(events_[slot], stream()));
         };
-        Method::start(*this, w, r, center);
+        Method::start(*this, w, r, anchors);
         queue_progress(0);
         std::int64_t batch = 1;
         IterationGraph graph;
@@ -218,11 +226,11 @@ class CudaBackend {
             // allocated while recording.
             if (batch >= kGraphIterations && current().capturable()) {
                 if (!graph) graph.record(stream(), [&] {
-                    for (std::int64_t i = 0; i < kGraphIterations; ++i) Method::iterate(*this, w, r, center);
+                    for (std::int64_t i = 0; i < kGraphIterations; ++i) Method::iterate(*this, w, r, anchors);
                 });
                 for (std::int64_t i = 0; i < batch; i += kGraphIterations) graph.launch(stream());
             } else {
-                for (std::int64_t i = 0; i < batch; ++i) Method::iterate(*this, w, r, center);
+                for (std::int64_t i = 0; i < batch; ++i) Method::iterate(*this, w, r, anchors);
             }
             queue_progress(1 - slot);
             const auto before = Clock::now();
@@ -240,10 +248,7 @@ class CudaBackend {
             else if (waited > kLong && batch > 1) batch /= 2;
         }
         context_.synchronize();  // also before the graph goes
-        Progress last;
-        LSMR_CHECK(cudaMemcpyAsync(&last, &r->progress, sizeof(Progress), cudaMemcpyDeviceToHost, stream()));
-        context_.synchronize();
-        return last;
+        return get_state(r).progress;
     }
 
   private:

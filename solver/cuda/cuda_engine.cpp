@@ -58,7 +58,7 @@ class CudaEngine final : public Engine {
     // Known before the solve, so that it does not fail in the middle: the most vectors that a method and the audit use.
     void check_vectors_fit() {
         constexpr std::int64_t kRowVectors = 3;
-        constexpr std::int64_t kColVectors = 6;
+        constexpr std::int64_t kColVectors = 7;
         const std::int64_t m = a_.original->rows();
         const std::int64_t n = a_.original->cols();
         const std::int64_t needed = (kRowVectors * m + kColVectors * n) * static_cast<std::int64_t>(sizeof(T));
