@@ -145,12 +145,14 @@ Comparison compare(const CommandLine& line, const Problem& problem, const Outcom
 }
 
 // Puts the method that auto stands for into the options, and refuses one that does not fit A.
-void resolve_method(CommandLine& line, const Problem& problem) {
-    const CsrMatrix& a = *problem.a;
-    if (!problem.center.empty()) line.solve.center = std::span<const double>(problem.center).first(static_cast<std::size_t>(a.cols()));
-    line.method_reason = choose_method(line.solve, a.rows(), a.cols(), &a).reason;
+void resolve_method(CommandLine& line, const CsrMatrix& a, const PreparedProblem& prepared) {
+    const MethodChoice choice = prepared.choose_method(line.solve);
+    line.method_reason = choice.reason;
+    line.solve.method = choice.method;
+    SolveOptions options = line.solve;
+    options.damp_center = DampCenter::zero;  // the file of the centre has been checked
     try {
-        line.solve = resolved_options(line.solve, a.rows(), a.cols(), &a);
+        resolved_options(options, a.rows(), a.cols(), &a);
     } catch (const InputError& error) {
         throw UsageError(error.what());  // each flag by itself has been checked: it is the method that does not fit
     }
@@ -184,9 +186,12 @@ int solve(CommandLine& line, Console& console) {
         return kExitOk;
     }
 
-    resolve_method(line, problem);
     if (line.prepare.threads == 0) line.prepare.threads = omp_get_max_threads();
+    line.prepare.weights = problem.weights;
+    line.prepare.column_damp = problem.column_damp;
+    line.prepare.regulariser = problem.regulariser;
     PreparedProblem prepared = prepare(line, problem);
+    resolve_method(line, a, prepared);
     warnings.insert(warnings.end(), prepared.info().notes.begin(), prepared.info().notes.end());
     for (const std::string& warning : warnings) console.warning(warning);
     print_setup(console, line, prepared);

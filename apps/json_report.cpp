@@ -70,6 +70,11 @@ Json options_json(const CommandLine& line) {
     return {{"method", name(solve.method)},
             {"damp", number(solve.damp)},
             {"damp_center", line.center.empty() ? name(solve.damp_center) : line.center},
+            {"column_damp", text_or_null(line.column_damp)},
+            {"regularise", text_or_null(line.regulariser)},
+            {"regularise_weight", number(prepare.regulariser_weight)},
+            {"weights", text_or_null(line.weights)},
+            {"scale", name(prepare.scale)},
             {"atol", number(solve.atol)},
             {"btol", number(solve.btol)},
             {"conlim", number(solve.conlim)},
@@ -172,6 +177,7 @@ std::string solve_json(const CommandLine& line, const Problem& problem, const Pr
     json["output"] = text_or_null(line.output);
     json["environment"] = environment_members(describe_environment());
     json["warnings"] = warnings;
+    json["notes"] = result.notes;
     if (outcome.comparison) json["compare"] = comparison_json(*outcome.comparison);
     if (outcome.columns.size() > 1) {
         Json columns = Json::array();
@@ -179,6 +185,7 @@ std::string solve_json(const CommandLine& line, const Problem& problem, const Pr
             columns.push_back({{"status", status_json(column)},
                                {"iterations", column.iterations},
                                {"restarts", column.restarts},
+                               {"notes", column.notes},
                                {"norms", norms_json(column.norms)}});
         }
         json["columns"] = std::move(columns);

@@ -158,6 +158,16 @@ std::vector<FlagGroup> make_flag_groups() {
               [](CommandLine& line, const std::string& value) { line.solve.damp = parse_finite(value); }},
              {"damp-center", "", "C", fmt::format("the point c: zero, x0 or a file [{}]", name(solve.damp_center)),
               [](CommandLine& line, const std::string& value) { parse_center(line, value); }},
+             {"column-damp", "", "FILE", "add sum d_j^2 (x_j - c_j)^2 with d, n x 1",
+              [](CommandLine& line, const std::string& value) { line.column_damp = parse_path(value); }},
+             {"regularise", "", "FILE", "add W^2 ||L (x - c)||^2 with the matrix L, kept apart from A",
+              [](CommandLine& line, const std::string& value) { line.regulariser = parse_path(value); }},
+             {"regularise-weight", "", "W", fmt::format("its weight [{}]", PrepareOptions{}.regulariser_weight),
+              [](CommandLine& line, const std::string& value) {
+                  line.prepare.regulariser_weight = parse_finite(value);
+              }},
+             {"weights", "", "FILE", "w, m x 1: sum w_i (b - A x)_i^2 in place of ||b - A x||^2",
+              [](CommandLine& line, const std::string& value) { line.weights = parse_path(value); }},
              {"transpose", "", "", "solve with A^T in place of A",
               [](CommandLine& line, const std::string&) { line.transpose = true; }},
              {"fortran-numbers", "", "", "also read exponents without their letter, as in 1.5+02",
@@ -172,6 +182,13 @@ std::vector<FlagGroup> make_flag_groups() {
                                                                     {"lsqr", Method::lsqr},
                                                                     {"cgls", Method::cgls},
                                                                     {"cg", Method::cg}});
+              }},
+             {"scale", "", "S", "even out the norms of cols, rows (weights them!), both, or none [none]",
+              [](CommandLine& line, const std::string& value) {
+                  line.prepare.scale = parse_choice<Scaling>(value, {{"none", Scaling::none},
+                                                                     {"cols", Scaling::columns},
+                                                                     {"rows", Scaling::rows},
+                                                                     {"both", Scaling::both}});
               }},
              {"atol", "", "R", fmt::format("relative error of A [{:g}]", solve.atol),
               [](CommandLine& line, const std::string& value) { line.solve.atol = parse_finite(value); }},
@@ -378,11 +395,25 @@ void check_combinations(const CommandLine& line) {
                     "--method cg solves A x = b and knows no damping: take lsmr, lsqr or cgls with --damp");
     refuse_together(line.solve.method == Method::cg && (line.solve.ar_bound > 0 || line.solve.ar_relative > 0),
                     "--method cg does not estimate ||A'r||, so --ar-bound and --ar-relative cannot stop it");
-    refuse_together(!line.center.empty() && !(line.solve.damp > 0), "--damp-center FILE needs --damp");
+    refuse_together(!line.center.empty() && !is_regularised(line),
+                    "--damp-center FILE needs --damp, --column-damp or --regularise");
+    refuse_together(line.regulariser.empty() && line.prepare.regulariser_weight != PrepareOptions{}.regulariser_weight,
+                    "--regularise-weight needs --regularise");
+    const bool scales_columns = line.prepare.scale == Scaling::columns || line.prepare.scale == Scaling::both;
+    refuse_together(scales_columns && line.solve.trust_radius > 0,
+                    "--trust-radius bounds ||x - x0||, which does not grow steadily with --scale cols");
+    refuse_together(line.solve.method == Method::cg && (line.prepare.scale != Scaling::none || !line.weights.empty() ||
+                                                        !line.column_damp.empty() || !line.regulariser.empty()),
+                    "--method cg solves A x = b as it is, without weights, scaling or regularisation");
+    const bool changes_the_problem = line.prepare.scale == Scaling::rows || line.prepare.scale == Scaling::both ||
+                                     !line.weights.empty() || !line.column_damp.empty() || !line.regulariser.empty();
+    refuse_together(line.compare_eigen && changes_the_problem,
+                    "--compare knows no weights, scaled rows or regularising rows: only --damp");
     refuse_together(line.solve.damp_center == DampCenter::x0 && line.x0.empty(), "--damp-center x0 needs --x0");
-    const auto from_stdin = {line.matrix == "-", line.rhs.path == "-", line.x0 == "-", line.center == "-"};
+    const auto from_stdin = {line.matrix == "-", line.rhs.path == "-", line.x0 == "-",        line.center == "-",
+                             line.weights == "-", line.column_damp == "-", line.regulariser == "-"};
     refuse_together(std::count(from_stdin.begin(), from_stdin.end(), true) > 1,
-                    "only one of A, b, x0 and the centre can be read from standard input");
+                    "only one of A, b, x0 and the other inputs can be read from standard input");
     const auto to_stdout = {line.output == "-", line.json == "-", line.history == "-"};
     refuse_together(std::count(to_stdout.begin(), to_stdout.end(), true) > 1,
                     "only one of -o, --json and --history can go to standard output");

@@ -36,6 +36,10 @@ struct CommandLine {
     RhsSource rhs;
     std::string x0;      // empty: start at zero
     std::string center;  // the file of DampCenter::given
+    // Files of prepare.weights, column_damp, regulariser; empty: none
+    std::string weights;
+    std::string column_damp;
+    std::string regulariser;
     bool transpose = false;
     ReadOptions read;
     SolveOptions solve;
@@ -50,6 +54,10 @@ struct CommandLine {
     Talk talk = Talk::normal;
     ProgressMode progress = ProgressMode::automatic;
 };
+
+inline bool is_regularised(const CommandLine& line) {
+    return line.solve.damp > 0 || !line.column_damp.empty() || !line.regulariser.empty();
+}
 
 // args: without the program's name. Throws UsageError.
 CommandLine parse_command_line(std::span<const std::string> args);

@@ -127,6 +127,39 @@ std::vector<double> load_each(Problem& problem, const CommandLine& line, const s
     return each;
 }
 
+// One number of at least 0 for each row or column of A.
+std::vector<double> load_factors(Problem& problem, const CommandLine& line, const std::string& path, const char* what,
+                                 std::int64_t size, const char* of) {
+    DenseFile file = read_columns(path, line, problem.warnings);
+    const char* a = line.transpose ? "A^T" : "A";
+    if (file.rows != size || file.cols != 1) {
+        throw InputError(fmt::format("{}: {} are {} x {}, {} is {} x {}: one for each {} is needed, {} x 1", path, what, file.rows,
+                                     file.cols, a, problem.a->rows(), problem.a->cols(), of, size));
+    }
+    for (std::size_t i = 0; i < file.values.size(); ++i) {
+        if (file.values[i] < 0) {
+            throw InputError(fmt::format("{}: entry {} is {}: {} must not be negative", path, i + 1, file.values[i], what));
+        }
+    }
+    return std::move(file.values);
+}
+
+void load_regularisation(Problem& problem, const CommandLine& line) {
+    const CsrMatrix& a = *problem.a;
+    if (!line.weights.empty()) problem.weights = load_factors(problem, line, line.weights, "the weights", a.rows(), "row");
+    if (!line.column_damp.empty()) {
+        problem.column_damp = load_factors(problem, line, line.column_damp, "the dampings", a.cols(), "column");
+    }
+    if (line.regulariser.empty()) return;
+    MatrixFile file = read_matrix(line.regulariser, line.read);
+    problem.warnings.insert(problem.warnings.end(), file.warnings.begin(), file.warnings.end());
+    if (file.matrix.cols() != a.cols()) {
+        throw InputError(fmt::format("{}: L is {} x {}, {} is {} x {}: both need as many columns", line.regulariser,
+                                     file.matrix.rows(), file.matrix.cols(), line.transpose ? "A^T" : "A", a.rows(), a.cols()));
+    }
+    problem.regulariser = std::make_shared<const CsrMatrix>(std::move(file.matrix));
+}
+
 void load_x(Problem& problem, const CommandLine& line) {
     if (!line.center.empty()) problem.center = load_each(problem, line, line.center, "the centre");
     if (line.x0.empty()) {
@@ -159,7 +192,8 @@ std::string resolve_rhs(CommandLine& line) {
 
 std::vector<std::string> input_paths(const CommandLine& line) {
     std::vector<std::string> paths;
-    for (const std::string& path : {line.matrix, line.rhs.path, line.x0, line.center}) {
+    for (const std::string& path : {line.matrix, line.rhs.path, line.x0, line.center, line.weights,
+                                    line.column_damp, line.regulariser}) {
         if (!path.empty() && path != "-") paths.push_back(path);
     }
     return paths;
@@ -178,6 +212,7 @@ Problem load_problem(const CommandLine& line, const std::string& rhs_note) {
     problem.warnings = std::move(file.warnings);
     load_b(problem, line, rhs_note);
     load_x(problem, line);
+    load_regularisation(problem, line);
     return problem;
 }
 

@@ -61,7 +61,7 @@ std::string next_step(const CommandLine& line, const SolveResult& result) {
 
 // " around x0": the centre of the damping, where it is not zero.
 std::string around(const CommandLine& line) {
-    if (!(line.solve.damp > 0) || line.solve.damp_center == DampCenter::zero) return {};
+    if (!is_regularised(line) || line.solve.damp_center == DampCenter::zero) return {};
     return " around " + (line.center.empty() ? std::string("x0") : line.center);
 }
 
@@ -83,6 +83,13 @@ void print_problem(Console& console, const CommandLine& line, const Problem& pro
                                  problem.columns > 1 ? fmt::format(", {} columns", problem.columns) : ""));
     }
     if (!line.x0.empty()) console.line(fmt::format("x0      {}", line.x0));
+    if (!line.weights.empty()) console.line(fmt::format("w       {}: A and b are weighted below", line.weights));
+    if (!line.column_damp.empty()) console.line(fmt::format("d       {}", line.column_damp));
+    if (problem.regulariser) {
+        console.line(fmt::format("L       {}: {} x {}, {}, weight {:g}", line.regulariser, problem.regulariser->rows(),
+                                 problem.regulariser->cols(), counted(problem.regulariser->nnz(), "entry", "entries"),
+                                 line.prepare.regulariser_weight));
+    }
 }
 
 void print_setup(Console& console, const CommandLine& line, const PreparedProblem& prepared) {
@@ -90,8 +97,8 @@ void print_setup(Console& console, const CommandLine& line, const PreparedProble
     const SolveOptions& solve = line.solve;
     const PreparedInfo& info = prepared.info();
     console.line(fmt::format(
-        "solve   {}, damp {:g}{}, atol {:g}, btol {:g}, conlim {:g}, at most {}{}", name(solve.method), solve.damp,
-        around(line), solve.atol, solve.btol, solve.conlim,
+        "solve   {}, damp {:g}{}, {}atol {:g}, btol {:g}, conlim {:g}, at most {}{}", name(solve.method), solve.damp,
+        around(line), line.prepare.scale == Scaling::none ? "" : fmt::format("scale {}, ", name(line.prepare.scale)), solve.atol, solve.btol, solve.conlim,
         counted(solve.max_iterations, "iteration", "iterations"),
         std::isfinite(solve.time_limit_seconds) ? fmt::format(" and {:g} s", solve.time_limit_seconds) : ""));
     const std::string device = info.device == DeviceKind::cuda
@@ -174,12 +181,13 @@ void print_outcome(Console& console, const CommandLine& line, const Problem& pro
         "iterations      {}{}", result.iterations,
         result.restarts > 0 ? fmt::format(", {} by the audit", counted(result.restarts, "restart", "restarts")) : ""));
     console.line("                recomputed     by the recurrence");
-    const bool damped = line.solve.damp > 0;
+    const bool damped = is_regularised(line);
+    const bool scaled = line.prepare.scale == Scaling::columns || line.prepare.scale == Scaling::both;
     if (damped) console.line(fmt::format("||r||           {}", number(norms.r)));
     console.line(fmt::format("{:<15} {}   {}", damped ? "||r|| damped" : "||r||", number(norms.r_damped),
                              number(norms.r_estimated)));
-    console.line(fmt::format("{:<15} {}   {}", damped ? "||A'r|| damped" : "||A'r||", number(norms.ar),
-                             number(norms.ar_estimated)));
+    console.line(fmt::format("{:<15} {}   {}{}", damped ? "||A'r|| damped" : "||A'r||", number(norms.ar),
+                             number(norms.ar_estimated), scaled ? " with scaled columns" : ""));
     console.line(fmt::format("||x||           {}   cond(A) at least {}", number(norms.x), number(norms.cond_estimate)));
     if (line.solve.trust_radius > 0) {
         console.line(fmt::format("||x - x0||      {}   trust radius {:g}", number(norms.dx), line.solve.trust_radius));
@@ -187,6 +195,7 @@ void print_outcome(Console& console, const CommandLine& line, const Problem& pro
     if (outcome.error_to_x_true) {
         console.line(fmt::format("error           {:.3e}   ||x - xtrue|| / ||xtrue||", *outcome.error_to_x_true));
     }
+    for (const std::string& note : result.notes) console.line("note            " + note);
     const Timing& timing = outcome.timing;
     console.line(fmt::format(
         "time            read {:.3f} s, setup {:.3f} s, solve {:.3f} s, audit {:.3f} s, write {:.3f} s",

@@ -51,6 +51,15 @@ struct BidiagonalRecurrence {
         progress.x_norm = x0_norm;
     }
 
+    // After a stop: goes on with the same vectors under new rules. An update that is still to be made is made then.
+    void resume(const StopRules& rules_, const RecordRing& ring_) {
+        rules = rules_;
+        ring = ring_;
+        progress.code = kGoOn;
+        progress.finished = false;
+        set_products();
+    }
+
     LSMR_HD void on_start_forward(double beta_1) {
         progress.code = kGoOn;
         beta = beta_1;

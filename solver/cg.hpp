@@ -43,6 +43,14 @@ struct CgRecurrence {
         set(zero, 0.0);
     }
 
+    // After a stop: goes on with the same vectors under new rules.
+    void resume(const StopRules& rules_, const RecordRing& ring_) {
+        rules = rules_;
+        ring = ring_;
+        progress.code = kGoOn;
+        progress.finished = false;
+    }
+
     //   start          sums = ||r||^2, ||x||^2
     //   after_forward  sums = p^T q, ||p||^2
     //   before_step    those of part_within(); only where there is a trust radius

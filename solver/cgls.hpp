@@ -23,6 +23,7 @@ struct CglsRecurrence {
     Coefficient<T> shrink;     // -lambda^2; 0 without damping: s is then not read
     T step;                    // x <- x + step p;  r <- r - step q
     T direction;               // p <- s + direction p
+    bool turn_pending;         // p is still that of the iteration that was completed
     bool at_bound;             // the step was cut at the trust radius
 
     double sigma;
@@ -51,6 +52,14 @@ struct CglsRecurrence {
         set(shrink, -square(lambda));
     }
 
+    // After a stop: goes on with the same vectors under new rules.
+    void resume(const StopRules& rules_, const RecordRing& ring_) {
+        rules = rules_;
+        ring = ring_;
+        progress.code = kGoOn;
+        progress.finished = false;
+    }
+
     //   start_adjoint   sums = ||s||^2, ||r||^2, ||x||^2, ||x - c||^2
     //   after_forward   sums = ||q||^2, ||p||^2
     //   before_step     those of part_within(); only where there is a trust radius
@@ -71,6 +80,7 @@ struct CglsRecurrence {
         largest_gain = 0;
         direction = 0;
         step = 0;
+        turn_pending = true;
         at_bound = false;
         take_norms(sums);
         progress.r_start = progress.r_norm;
@@ -84,6 +94,7 @@ struct CglsRecurrence {
     }
 
     LSMR_HD void on_forward(const double* sums) {
+        turn_pending = false;
         if (progress.stopped()) return;
         const double delta = sums[0] + square(lambda) * sums[1];
         if (!is_finite(delta)) return fail(Suspect::beta, progress.iteration + 1);
@@ -107,6 +118,7 @@ struct CglsRecurrence {
         const double gamma_new = sums[0];
         ++progress.iteration;
         direction = static_cast<T>(gamma_new / gamma);
+        turn_pending = true;
         gamma = gamma_new;
         take_norms(sums);
         publish();
@@ -196,7 +208,7 @@ struct CglsUpdateR {
     }
 };
 
-// p <- s + direction p;  sums[0] = ||p||^2. n-vectors. direction = 0: p is not read.
+// p <- s + direction p, once an iteration;  sums[0] = ||p||^2. n-vectors. direction = 0: p is not read.
 template <class T>
 struct CglsDirection {
     const CglsRecurrence<T>* r;
@@ -206,12 +218,12 @@ struct CglsDirection {
 
     struct Coefficients {
         T direction;
+        bool active;
     };
-    LSMR_HD Coefficients load() const { return {r->direction}; }
+    LSMR_HD Coefficients load() const { return {r->direction, r->turn_pending}; }
     LSMR_HD void operator()(std::int64_t j, const Coefficients& k, double* sums) const {
-        const T pj = k.direction != T(0) ? s[j] + k.direction * p[j] : s[j];
-        p[j] = pj;
-        sums[0] += static_cast<double>(pj) * static_cast<double>(pj);
+        if (k.active) p[j] = k.direction != T(0) ? s[j] + k.direction * p[j] : s[j];
+        sums[0] += static_cast<double>(p[j]) * static_cast<double>(p[j]);
     }
 };
 
@@ -242,13 +254,13 @@ struct Cgls {
         backend.elementwise(backend.rows(), CglsUpdateR<T>{r, w.q, w.r}, 1);
         backend.adjoint(r, &r->adjoint, w.r, &r->shrink, w.s, 0);
         backend.finish(r, Recurrence::start_adjoint, 4);
-        backend.elementwise(backend.cols(), CglsDirection<T>{r, w.s, w.p}, 1);
     }
 
     template <class Backend>
     static void iterate(Backend& backend, const Vectors& w, Recurrence* r, const Anchors<T>& anchors) {
+        backend.elementwise(backend.cols(), CglsDirection<T>{r, w.s, w.p}, 1);
         backend.forward(r, &r->forward, w.p, &r->zero, w.q, 0);
-        backend.finish(r, Recurrence::after_forward, 2);  // slot 1 holds ||p||^2 from the last direction
+        backend.finish(r, Recurrence::after_forward, 2);
         if (anchors.bounded) {
             backend.elementwise(backend.cols(), Reach<T>{w.x, anchors.start, w.p, nullptr, nullptr}, 0);
             backend.finish(r, Recurrence::before_step, 3);
@@ -257,7 +269,6 @@ struct Cgls {
         backend.elementwise(backend.rows(), CglsUpdateR<T>{r, w.q, w.r}, 1);
         backend.adjoint(r, &r->adjoint, w.r, &r->shrink, w.s, 0);
         backend.finish(r, Recurrence::after_adjoint, 4);
-        backend.elementwise(backend.cols(), CglsDirection<T>{r, w.s, w.p}, 1);
     }
 };
 

@@ -34,7 +34,11 @@ inline DriveProblem drive_problem(const EngineMatrix& a, std::span<const double>
     problem.b = b;
     problem.x = x;
     problem.use_x0 = use_x0;
+    problem.data_rows = a.original->rows();
+    problem.column_scale = a.column_scale;
     problem.a_frobenius = a.frobenius;
+    problem.claim_frobenius = a.claim_frobenius;
+    problem.data_frobenius = a.data_frobenius;
     problem.a_max_abs = a.max_abs;
     problem.a_exponent = a.exponent;
     problem.host_audit = audit;

@@ -3,6 +3,9 @@
 // A Backend (solver/cpu/cpu_backend.hpp, solver/cuda/cuda_backend.hpp) owns the vectors and runs the steps: products, elementwise
 // updates, and `finish`, which hands sums to the recurrence where the vectors live.
 //
+// Columns may be scaled: the run then sees A D and z = D^-1 x; norms that are reported and claims that are audited are those of x. A claim
+// that holds for z but not for x makes the run go on under smaller tolerances.
+//
 // Scaling: the run sees A' = 2^e A, lambda' = 2^e lambda, b' = 2^f b, x' = 2^(f - e) x, with e and f such that the largest entries are
 // near 1. So no square overflows or underflows, and a problem scaled by powers of two runs through the same bits.
 #pragma once
@@ -31,14 +34,19 @@
 
 namespace lsmr {
 
-// One problem for drive(), in the caller's units.
+// One problem for drive(), in the caller's units. The operator holds A and, below it, rows G that regularise: the problem is
+// min ||b - A x||^2 + ||G (x - c)||^2 + lambda^2 ||x - c||^2. Where columns are scaled, its values are those of [A; G] D.
 struct DriveProblem {
-    std::span<const double> b;
-    std::span<double> x;          // the start on entry where use_x0, the answer on return
+    std::span<const double> b;  // [b; G c]: a value for each row of the operator
+    std::span<double> x;        // the start on entry where use_x0, the answer on return
     bool use_x0 = false;
-    double a_frobenius = -1;      // ||A||_F in units of 2^a_exponent A; negative: unknown (a user's operator)
-    double a_max_abs = 0;         // the same for max |a_ij|
-    // a_frobenius and a_max_abs are those of 2^a_exponent A, and the operator was made from that matrix too: its values are those
+    std::int64_t data_rows = 0;           // those of A, the upper ones
+    std::span<const double> column_scale;  // D, powers of two; empty: ones. The iteration runs on z = D^-1 x
+    double a_frobenius = -1;       // ||[A; G] D||_F in units of 2^a_exponent A; negative: unknown (a user's operator)
+    double a_max_abs = 0;          // the same for the largest entry
+    double claim_frobenius = -1;   // ||[A; G]||_F in the same units: what claims about x are measured by
+    double data_frobenius = -1;    // ||A||_F in the same units: what is reported
+    // All these are those of 2^a_exponent A, and the operator was made from that matrix too: its values are those
     // of 2^(a_exponent + its own exponent()) A.
     int a_exponent = 0;
     HostAudit* host_audit = nullptr;  // for residuals in fp64 from the host's matrix, which is 2^a_exponent A; null: by the operator
@@ -71,7 +79,7 @@ class Drive {
         start_clock_ = Clock::now();
         m_ = a_.rows();
         n_ = a_.cols();
-        max_iterations_ = resolved_max_iterations(options_, m_, n_);
+        max_iterations_ = resolved_max_iterations(options_, problem_.data_rows, n_);
         x_ = backend_.col_vector(kX);
         choose_scale();
         load_start();
@@ -83,11 +91,13 @@ class Drive {
         std::vector<double> best_x;
         Residuals best;
         Status best_status = Status::start_solves;
-        for (;; ++result.restarts) {
+        Entry entry = Entry::start;
+        if (scales_columns()) take_start(residuals());
+        for (;;) {
             Residuals now;
             Clock::time_point audit_start;
             try {
-                progress = run(result.restarts > 0);
+                progress = entry == Entry::start ? run(result.restarts > 0) : go_on();
                 audit_start = Clock::now();
                 now = residuals();
             } catch (...) {
@@ -98,23 +108,27 @@ class Drive {
                 if (reason.empty()) throw;
                 return out_of_resources(result, reason);
             }
-            if (result.restarts == 0) {
-                r_start_ = progress.r_start;
-                ar_start_ = progress.ar_start;
-                ar_bound_ = std::max(ar_bound_, options_.ar_relative * ar_start_);
-            }
+            if (result.restarts == 0 && !scales_columns()) take_start({.r_damped = progress.r_start, .ar = progress.ar_start});
+            const std::int64_t iterations = base_iteration_ + progress.iteration;
             progress.suspect_iteration += base_iteration_;
-            base_iteration_ += progress.iteration;
             a_norm_used_ = progress.a_norm;
             auto status = static_cast<Status>(progress.code);
             if (status != Status::non_finite && !std::isfinite(now.x)) {
                 status = Status::non_finite;
                 progress.suspect = Suspect::iterate;
-                progress.suspect_iteration = base_iteration_;
+                progress.suspect_iteration = iterations;
             }
             const bool claimed = is_converged(status);
+            const Status claim = status;
             if (claimed) status = audited(status, now);
             result.audit_seconds += seconds_since(audit_start);
+            const bool refused = claimed && status == Status::audit_refused;
+            const bool may_go_on = iterations < max_iterations_ && !out_of_time();
+            if (refused && may_go_on && tighten(claim, now)) {
+                entry = Entry::go_on;
+                continue;
+            }
+            base_iteration_ = iterations;
             // A restart is kept if it converged or improved the gradient.
             if (result.restarts == 0 || is_converged(status) || (std::isfinite(now.ar) && now.ar <= best.ar)) {
                 best = now;
@@ -123,12 +137,13 @@ class Drive {
                 result.norms.ar_estimated = unscale_ar(progress.ar_norm);
                 result.norms.cond_estimate = progress.largest_cond;
                 best_x.resize(static_cast<std::size_t>(n_));
-                backend_.download(best_x.data(), x_, n_, e_ - f_);
-            } else if (claimed && status == Status::audit_refused) {
+                download_x(best_x);
+            } else if (refused) {
                 break;  // it got worse
             }
-            const bool refused = claimed && status == Status::audit_refused;
-            if (!refused || result.restarts == kMaxRestarts || base_iteration_ >= max_iterations_ || out_of_time()) break;
+            if (!refused || result.restarts == kMaxRestarts || !may_go_on) break;
+            ++result.restarts;
+            entry = Entry::start;
         }
 
         std::copy(best_x.begin(), best_x.end(), problem_.x.begin());
@@ -139,8 +154,8 @@ class Drive {
         result.norms.ar = unscale_ar(best.ar);
         result.norms.x = unscale_x(best.x);
         result.norms.dx = unscale_x(best.dx);
-        result.norms.a_frobenius = problem_.a_frobenius >= 0 ? std::ldexp(problem_.a_frobenius, -problem_.a_exponent)
-                                                            : std::ldexp(a_norm_used_, -e_);
+        result.norms.a_frobenius = problem_.data_frobenius >= 0 ? std::ldexp(problem_.data_frobenius, -problem_.a_exponent)
+                                                               : std::ldexp(a_norm_used_, -e_);
         if (result.status != Status::non_finite &&
             !std::all_of(best_x.begin(), best_x.end(), [](double xj) { return std::isfinite(xj); })) {
             result.status = Status::non_finite;  // x itself lies outside the range of doubles
@@ -151,7 +166,7 @@ class Drive {
         result.norms.start_ratio = best.ar / best.r_damped / (ar_start_ / r_start_);
         result.message = result.status == Status::non_finite
                              ? suspect_words(progress.suspect, progress.suspect_iteration)
-                             : outcome_words(result.status, result, options_, std::ldexp(a_norm_used_, -e_), unscale_ar(ar_bound_), kEps);
+                             : outcome_words(result.status, result, options_, std::ldexp(claim_norm(), -e_), unscale_ar(ar_bound_), kEps);
         result.solve_seconds = seconds_since(start_clock_) - result.audit_seconds;
         return result;
     }
@@ -162,10 +177,11 @@ class Drive {
     static constexpr std::size_t kStart = kX + 1;    // x0, the centre
     static constexpr std::size_t kScratch = kX + 2;  // gradient of the audit
     static constexpr std::size_t kCenter = kX + 3;   // a centre that is not x0
+    static constexpr std::size_t kScale = kX + 4;    // D
     static constexpr std::size_t kAuditRow = static_cast<std::size_t>(Method::kRowVectors);
 
-    struct Residuals {  // scaled
-        double r = 0, r_damped = 0, ar = 0, x = 0, dx = 0, from_center = 0;
+    struct Residuals {  // scaled by powers of two, of x and not of z
+        double r = 0, r_all = 0, r_damped = 0, ar = 0, x = 0, dx = 0, from_center = 0;
     };
 
     void choose_scale() {
@@ -184,7 +200,8 @@ class Drive {
             a_max_exponent = operator_exponent;
         }
         e_ = binary_exponent(a_max) - a_max_exponent;
-        if (options_.damp > 0) e_ = a_max > 0 ? std::max(e_, binary_exponent(options_.damp)) : binary_exponent(options_.damp);
+        const double damp = options_.damp * largest_scale();
+        if (damp > 0) e_ = a_max > 0 ? std::max(e_, binary_exponent(damp)) : binary_exponent(damp);
         e_ = -e_;
         const double b_max = max_abs(problem_.b.data(), m_);
         double x_max = problem_.use_x0 ? max_abs(problem_.x.data(), n_) : 0.0;
@@ -196,20 +213,35 @@ class Drive {
         sigma_ = std::ldexp(1.0, std::clamp(e_ - operator_exponent, -1022, 1022));
         lambda_ = std::ldexp(options_.damp, e_);
         ar_bound_ = std::ldexp(options_.ar_bound, e_ + f_);
-        // ||[A'; lambda' I]||_F; n lambda'^2 is safe: lambda' < 1.
-        const double a_norm = std::ldexp(problem_.a_frobenius, e_ - problem_.a_exponent);
-        a_norm_ = problem_.a_frobenius >= 0 ? std::sqrt(a_norm * a_norm + static_cast<double>(n_) * lambda_ * lambda_) : 0.0;
+        // ||[A'; lambda' D]||_F and ||[A'; lambda' I]||_F; n lambda'^2 is safe: lambda' < 1.
+        double scale2 = static_cast<double>(n_);
+        if (scales_columns()) {
+            scale2 = 0;
+            for (const double d : problem_.column_scale) scale2 += square(d);
+        }
+        const auto stacked_norm = [this](double frobenius, double damping) {
+            return frobenius >= 0 ? std::sqrt(square(std::ldexp(frobenius, e_ - problem_.a_exponent)) + damping * square(lambda_)) : 0.0;
+        };
+        a_norm_ = stacked_norm(problem_.a_frobenius, scale2);
+        claim_norm_ = stacked_norm(problem_.claim_frobenius, static_cast<double>(n_));
+        tolerances_ = {options_.atol, options_.btol, 1.0};
     }
 
     void load_start() {
         // ||b|| by its own scaling, since f may be that of A x0, and in fp64 whatever the vectors are.
-        const int b_exponent = binary_exponent(max_abs(problem_.b.data(), m_));
-        b_norm_ = std::ldexp(host_norm(problem_.b.data(), m_, -b_exponent), b_exponent + f_);
+        const int b_exponent = binary_exponent(max_abs(problem_.b.data(), problem_.data_rows));
+        b_norm_ = std::ldexp(host_norm(problem_.b.data(), problem_.data_rows, -b_exponent), b_exponent + f_);
+        if (scales_columns()) {
+            T* d = backend_.col_vector(kScale);
+            backend_.upload(d, problem_.column_scale.data(), n_, 0);
+            scale_ = d;
+        }
         if (problem_.use_x0) {
-            backend_.upload(x_, problem_.x.data(), n_, f_ - e_);
+            upload_x(x_, problem_.x);
             start_ = backend_.col_vector(kStart);
-            backend_.upload(start_, problem_.x.data(), n_, f_ - e_);
-            x0_norm_ = backend_.norm_now(n_, x_);
+            upload_x(start_, problem_.x);
+            z0_norm_ = backend_.norm_now(n_, x_);
+            x0_norm_ = x_norm_now();
         } else {
             backend_.zero(x_, n_);
         }
@@ -219,7 +251,7 @@ class Drive {
         if (options_.damp_center == DampCenter::x0) anchors_.center = start_;
         if (options_.damp_center == DampCenter::given) {
             T* center = backend_.col_vector(kCenter);
-            backend_.upload(center, options_.center.data(), n_, f_ - e_);
+            upload_x(center, options_.center);
             anchors_.center = center;
         }
     }
@@ -247,49 +279,73 @@ class Drive {
     Progress run(bool restarted) {
         const bool at_center = !restarted && anchors_.center == start_;
         const bool x_is_zero = !restarted && !problem_.use_x0;
-        const bool stacked = !Method::kDampsAnyStart && lambda_ > 0 && !at_center;
-        std::unique_ptr<LinearOperator<T>> identity;
-        std::unique_ptr<LinearOperator<T>> stack;
-        if (stacked) {
-            // sigma multiplies the whole stack, so lambda I is given in the operator's units.
-            identity = backend_.scaled_identity(n_, std::ldexp(options_.damp, problem_.a_exponent + a_.exponent()));
-            stack = std::make_unique<StackedOperator<T>>(a_, *identity, backend_.one());
-        }
-        const typename Backend::StackScope scope(backend_, stack.get());
+        // lambda ||x - c|| of x = D z is no scalar damping of z.
+        stacked_ = lambda_ > 0 && (scales_columns() || (!Method::kDampsAnyStart && !at_center));
+        make_stack();
+        const typename Backend::StackScope scope(backend_, stack_.get());
         const auto w = Method::vectors(backend_, x_);
         T* r0 = backend_.row_vector(0);
         load_residual(r0, x_is_zero);
-        if (stacked) backend_.elementwise(n_, FromCenter<T>{lambda_, anchors_.center, x_, r0 + m_}, 0);
+        if (stacked_) backend_.elementwise(n_, FromCenter<T>{lambda_, anchors_.center, x_, scale_, r0 + m_}, 0);
 
+        Recurrence state{};
+        state.prepare(sigma_, stacked_ ? 0.0 : lambda_, rules(!restarted), backend_.ring(), restarted ? backend_.norm_now(n_, x_) : z0_norm_);
+        state_ = backend_.put_state(state);
+        seen_ = 0;
+        return iterate(w, Entry::start);
+    }
+    // After a stop: the same vectors, under the tolerances as they are now.
+    Progress go_on() {
+        const typename Backend::StackScope scope(backend_, stack_.get());
+        Recurrence state = backend_.get_state(state_);
+        state.resume(rules(false), backend_.ring());
+        state.memory.passed = 0;
+        state_ = backend_.put_state(state);
+        return iterate(Method::vectors(backend_, x_), Entry::go_on);
+    }
+    Progress iterate(const typename Method::Vectors& w, Entry entry) {
+        const auto poll = [&](const Progress& progress, const RecordRing& ring) { return observe(progress, ring); };
+        return backend_.template run<Method>(w, state_, anchors_, entry, poll);
+    }
+    void make_stack() {
+        stack_.reset();
+        damping_.reset();
+        if (!stacked_) return;
+        // sigma multiplies the whole stack, so lambda I is given in the operator's units.
+        const double lambda = std::ldexp(options_.damp, problem_.a_exponent + a_.exponent());
+        if (scales_columns()) {
+            std::vector<double> diagonal(problem_.column_scale.begin(), problem_.column_scale.end());
+            for (double& d : diagonal) d *= lambda;
+            damping_ = backend_.diagonal(diagonal);
+        } else {
+            damping_ = backend_.scaled_identity(n_, lambda);
+        }
+        stack_ = std::make_unique<StackedOperator<T>>(a_, *damping_, backend_.one());
+    }
+    StopRules rules(bool at_start) {
         StopRules rules;
-        rules.atol = options_.atol;
-        rules.btol = options_.btol;
+        rules.atol = tolerances_.atol;
+        rules.btol = tolerances_.btol;
         rules.conlim = conlim_;
         rules.eps = kEps;
         rules.b_norm = b_norm_;
         rules.a_norm = a_norm_;
-        rules.ar_bound = ar_bound_;
-        if (!restarted) rules.ar_relative = options_.ar_relative;
+        rules.ar_bound = tolerances_.ar_part * ar_bound_;
+        if (at_start && !scales_columns()) rules.ar_relative = options_.ar_relative;
         rules.trust_radius = std::ldexp(options_.trust_radius, f_ - e_);
         rules.passes = options_.passes;
         rules.max_iterations = max_iterations_ - base_iteration_;
-        rules.stall_window = resolved_stall_window(options_, m_, n_);
-
-        Recurrence state{};
-        state.prepare(sigma_, stacked ? 0.0 : lambda_, rules, backend_.ring(), restarted ? backend_.norm_now(n_, x_) : x0_norm_);
-        Recurrence* r = state_ = backend_.put_state(state);
-        std::int64_t seen = 0;
-        const auto poll = [&](const Progress& progress, const RecordRing& ring) { return observe(progress, ring, seen); };
-        return backend_.template run<Method>(w, r, anchors_, poll);
+        rules.stall_window = resolved_stall_window(options_, problem_.data_rows, n_);
+        return rules;
     }
 
     // Hands new records to the observer; a status to stop with, or kGoOn.
-    int observe(const Progress& progress, const RecordRing& ring, std::int64_t& seen) {
+    int observe(const Progress& progress, const RecordRing& ring) {
         if (observer_ != nullptr) {
             records_.clear();
             const double seconds = seconds_since(start_clock_);
-            for (; seen < progress.published; ++seen) {
-                IterationRecord record = ring.records[seen % ring.size];
+            for (; seen_ < progress.published; ++seen_) {
+                IterationRecord record = ring.records[seen_ % ring.size];
                 record.compat = b_norm_ > 0 ? record.r_norm / b_norm_ : std::numeric_limits<double>::quiet_NaN();
                 record.ls = record.ar_norm == 0 ? 0.0 : record.ar_norm / (record.a_norm * record.r_norm);
                 record.iteration += base_iteration_;
@@ -308,9 +364,14 @@ class Drive {
         return out_of_time() ? static_cast<int>(Status::time_limit) : kGoOn;
     }
 
+    void take_start(const Residuals& start) {
+        r_start_ = start.r_damped;
+        ar_start_ = start.ar;
+        ar_bound_ = std::max(ar_bound_, options_.ar_relative * ar_start_);
+    }
     void hand_over_x() {
         try {
-            backend_.download(problem_.x.data(), x_, n_, e_ - f_);
+            download_x(problem_.x);
         } catch (const Error&) {
             // A device that failed keeps x; what it failed of is the news.
         }
@@ -344,50 +405,63 @@ class Drive {
     // Of x, scaled, in fp64 where that can be had.
     Residuals residuals() {
         Residuals now = problem_.host_audit != nullptr ? host_residuals() : own_residuals();
-        now.r_damped = std::sqrt(now.r * now.r + lambda_ * lambda_ * now.from_center * now.from_center);
+        now.r_damped = std::sqrt(now.r_all * now.r_all + lambda_ * lambda_ * now.from_center * now.from_center);
         return now;
     }
     Residuals own_residuals() {
         Residuals now;
-        now.x = now.dx = backend_.norm_now(n_, x_);
+        now.x = now.dx = x_norm_now();
         T* scratch = backend_.col_vector(kScratch);
-        if (start_ != nullptr) {
-            backend_.elementwise(n_, FromCenter<T>{1.0, start_, x_, scratch}, 0);
-            now.dx = backend_.norm_now(n_, scratch);
-        }
+        const auto from = [&](const T* c) {  // D (c - z) into scratch, and its norm
+            backend_.elementwise(n_, FromCenter<T>{1.0, c, x_, scale_, scratch}, 0);
+            return backend_.norm_now(n_, scratch);
+        };
+        if (start_ != nullptr) now.dx = from(start_);
         T* r = backend_.row_vector(kAuditRow);
         load_residual(r, false);
-        now.r = backend_.norm_now(m_, r);
+        now.r = backend_.norm_now(problem_.data_rows, r);
+        now.r_all = problem_.data_rows == m_ ? now.r : backend_.norm_now(m_, r);
         if (lambda_ > 0) {
-            backend_.elementwise(n_, FromCenter<T>{1.0, anchors_.center, x_, scratch}, 0);
-            now.from_center = backend_.norm_now(n_, scratch);
+            now.from_center = from(anchors_.center);
+            if (scale_ != nullptr) backend_.elementwise(n_, FromCenter<T>{-1.0, nullptr, scratch, scale_, scratch}, 0);
         }
+        // Of z: A'^T r + lambda^2 D^2 (c - z); D^-1 makes it that of x.
         backend_.adjoint_product(sigma_, r, lambda_ * lambda_, scratch);
-        now.ar = backend_.norm_now(n_, scratch);
+        now.ar = norm_over_scale(scratch);
         return now;
+    }
+    double norm_over_scale(const T* p) {
+        if (scale_ == nullptr) return backend_.norm_now(n_, p);
+        backend_.elementwise(n_, DividedNorm<T>{p, scale_}, 0);
+        return backend_.root_of_sum(0);
+    }
+    double x_norm_now() {
+        if (scale_ == nullptr) return backend_.norm_now(n_, x_);
+        T* scratch = backend_.col_vector(kScratch);
+        backend_.elementwise(n_, FromCenter<T>{-1.0, nullptr, x_, scale_, scratch}, 0);
+        return backend_.root_of_sum(0);
     }
     // With b, x0 and the centre as the caller gave them, not as T holds them.
     Residuals host_residuals() {
         Residuals now;
         host_residual();
-        now.r = host_norm(host_r_.data(), m_);
-        now.x = now.dx = host_norm(host_x_.data(), n_);
+        now.r = host_norm(host_r_.data(), problem_.data_rows);
+        now.r_all = host_norm(host_r_.data(), m_);
         host_g_.assign(static_cast<std::size_t>(n_), 0.0);
-        // c - x into host_g_.
-        const auto subtract_from = [&](std::span<const double> c) {
+        const auto from = [&](std::span<const double> c) {  // c - x into host_g_, and its norm
             const PowerOfTwo scale(f_ - e_);
-            for (std::size_t j = 0; j < host_g_.size(); ++j) host_g_[j] = (c.empty() ? 0.0 : scale(c[j])) - host_x_[j];
+            for (std::size_t j = 0; j < host_g_.size(); ++j) host_g_[j] = (c.empty() ? 0.0 : scale(c[j])) - column_scale(j) * host_x_[j];
+            return host_norm(host_g_.data(), n_);
         };
-        if (start_ != nullptr) {
-            subtract_from(problem_.x);
-            now.dx = host_norm(host_g_.data(), n_);
-        }
+        now.x = now.dx = from({});
+        if (start_ != nullptr) now.dx = from(problem_.x);
         if (lambda_ > 0) {
-            const bool at_start = anchors_.center == start_;
-            subtract_from(has_given_center() ? options_.center : at_start && start_ != nullptr ? std::span<const double>(problem_.x) : std::span<const double>());
-            now.from_center = host_norm(host_g_.data(), n_);
+            const bool around_x0 = anchors_.center != nullptr && !has_given_center();
+            now.from_center = from(around_x0 ? std::span<const double>(problem_.x) : has_given_center() ? options_.center : std::span<const double>());
+            for (std::size_t j = 0; j < host_g_.size(); ++j) host_g_[j] *= column_scale(j);
         }
         problem_.host_audit->adjoint(host_sigma(), host_r_.data(), lambda_ * lambda_, host_g_.data());
+        for (std::size_t j = 0; j < host_g_.size(); ++j) host_g_[j] /= column_scale(j);
         now.ar = host_norm(host_g_.data(), n_);
         return now;
     }
@@ -406,7 +480,7 @@ class Drive {
 
     // The status that the recomputed residuals confirm.
     Status audited(Status claimed, const Residuals& now) const {
-        const double a_norm = a_norm_ > 0 ? a_norm_ : a_norm_used_;
+        const double a_norm = claim_norm();
         // The start's size counts too: b - A x0 was formed with its rounding errors.
         const double size = a_norm * std::max(now.x, x0_norm_) + b_norm_;
         const bool solves = fits(b_norm_, now.r_damped / 2) &&
@@ -428,6 +502,37 @@ class Drive {
         }
     }
 
+    // After a claim that holds for z and not for x: smaller tolerances for z, as far as x misses its own. False where there are none below.
+    bool tighten(Status claim, const Residuals& now) {
+        if (!scales_columns() || claim == Status::compatible_eps || claim == Status::least_squares_eps) return false;
+        const double wanted_r = (options_.btol * b_norm_ + options_.atol * claim_norm() * now.x) / now.r_damped;
+        const double wanted_ar = std::max(options_.atol * claim_norm() * now.r_damped, ar_bound_) / now.ar;
+        const double wanted = claim == Status::compatible ? wanted_r : wanted_ar;
+        if (!(wanted > 0)) return false;
+        const double factor = std::clamp(wanted / 2, 1e-3, 0.5);
+        tolerances_.atol *= factor;
+        tolerances_.btol *= factor;
+        tolerances_.ar_part *= factor;
+        return true;
+    }
+    double claim_norm() const { return claim_norm_ > 0 ? claim_norm_ : a_norm_used_; }
+    bool scales_columns() const { return !problem_.column_scale.empty(); }
+    double column_scale(std::size_t j) const { return scales_columns() ? problem_.column_scale[j] : 1.0; }
+    double largest_scale() const {
+        return scales_columns() ? *std::max_element(problem_.column_scale.begin(), problem_.column_scale.end()) : 1.0;
+    }
+    // z <- 2^(f - e) D^-1 x
+    void upload_x(T* z, std::span<const double> x) {
+        if (!scales_columns()) return backend_.upload(z, x.data(), n_, f_ - e_);
+        host_x_.assign(x.begin(), x.end());
+        for (std::size_t j = 0; j < host_x_.size(); ++j) host_x_[j] /= problem_.column_scale[j];
+        backend_.upload(z, host_x_.data(), n_, f_ - e_);
+    }
+    void download_x(std::span<double> x) {
+        backend_.download(x.data(), x_, n_, e_ - f_);
+        if (!scales_columns()) return;
+        for (std::size_t j = 0; j < x.size(); ++j) x[j] *= problem_.column_scale[j];
+    }
     bool has_given_center() const { return options_.damp > 0 && options_.damp_center == DampCenter::given; }
     bool out_of_time() const { return seconds_since(start_clock_) >= options_.time_limit_seconds; }
     static double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
@@ -451,12 +556,23 @@ class Drive {
     int f_ = 0;
     double sigma_ = 1;
     double lambda_ = 0;
-    double a_norm_ = 0;       // scaled, with the damping; 0: unknown
+    double a_norm_ = 0;       // scaled, of z, with the damping; 0: unknown
+    double claim_norm_ = 0;   // scaled, of x, with the damping; 0: unknown
+    struct Tolerances {
+        double atol = 0, btol = 0;
+        double ar_part = 1;  // of ar_bound_
+    } tolerances_;            // of the run
     double a_norm_used_ = 0;  // scaled: as the last run saw it
     double b_norm_ = 0;       // scaled
     double x0_norm_ = 0;      // scaled
+    double z0_norm_ = 0;
     T* x_ = nullptr;
-    T* start_ = nullptr;      // x0; null: zero
+    const T* scale_ = nullptr;  // D; null: ones
+    T* start_ = nullptr;        // z of x0; null: zero
+    bool stacked_ = false;      // the damping is rows under A
+    std::unique_ptr<LinearOperator<T>> damping_;
+    std::unique_ptr<LinearOperator<T>> stack_;
+    std::int64_t seen_ = 0;     // records of the run that the observer has
     Anchors<T> anchors_;
     double r_start_ = 0;      // scaled: ||r|| and ||A^T r|| of the start
     double ar_start_ = 0;

@@ -3,28 +3,35 @@
 
 #include <memory>
 #include <span>
+#include <vector>
 
 #include "operator/csr_matrix.hpp"
 #include "solver/observer.hpp"
 #include "solver/options.hpp"
 #include "solver/result.hpp"
+#include "solver/transform.hpp"
 
 namespace lsmr::detail {
 
-// The matrix as engines take it. `working` is the caller's matrix, or, where its entries lie near the ends of the range of doubles, a
-// copy scaled by 2^exponent.
+// The matrix as engines take it. `working` and `below` are those of the transform, or, where entries lie near the ends of the range of
+// doubles, copies scaled by 2^exponent.
 struct EngineMatrix {
     std::shared_ptr<const CsrMatrix> original;
     std::shared_ptr<const CsrMatrix> working;
+    std::shared_ptr<const CsrMatrix> below;  // regularising rows; null: none
+    std::vector<double> column_scale;        // empty: ones
     int exponent = 0;
-    double max_abs = 0;    // of working
-    double frobenius = 0;  // of working
+    double max_abs = 0;          // of working and below
+    double frobenius = 0;        // of both, one above the other
+    double claim_frobenius = 0;  // the same before columns were scaled
+    double data_frobenius = 0;   // of working alone, before columns were scaled
 };
-EngineMatrix make_engine_matrix(std::shared_ptr<const CsrMatrix> a);
+EngineMatrix make_engine_matrix(std::shared_ptr<const CsrMatrix> original, const Transform& transform);
 
 class Engine {
   public:
     virtual ~Engine() = default;
+    // b: [R b; G c], a value for each row of working and below.
     virtual SolveResult solve(std::span<const double> b, std::span<double> x, const SolveOptions& options, bool use_x0,
                               Observer* observer) = 0;
     virtual const CsrMatrix& matrix() const = 0;

@@ -59,6 +59,15 @@ const char* name(DampCenter center) {
     }
     return "";
 }
+const char* name(Scaling scale) {
+    switch (scale) {
+        case Scaling::none: return "none";
+        case Scaling::columns: return "cols";
+        case Scaling::rows: return "rows";
+        case Scaling::both: return "both";
+    }
+    return "";
+}
 const char* name(Precision precision) { return precision == Precision::fp64 ? "fp64" : "fp32"; }
 
 }  // namespace lsmr

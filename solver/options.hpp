@@ -3,9 +3,11 @@
 
 #include <cstdint>
 #include <limits>
+#include <memory>
 #include <span>
 #include <string>
 
+#include "operator/csr_matrix.hpp"
 #include "operator/operator_options.hpp"
 
 namespace lsmr {
@@ -16,6 +18,10 @@ enum class Method { automatic, lsmr, lsqr, cgls, cg };
 enum class DampCenter { zero, x0, given };
 enum class Precision { fp64, fp32 };
 enum class DeviceKind { automatic, cpu, cuda };
+
+// Powers of two that even out norms. columns: the iteration sees A D and D^-1 x, the problem stays. rows: rows are weighted, which
+// changes the least-squares problem wherever A x = b cannot be met.
+enum class Scaling { none, columns, rows, both };
 
 // How the problem is set up: chosen once, kept by a PreparedProblem.
 struct PrepareOptions {
@@ -30,6 +36,12 @@ struct PrepareOptions {
     int threads = 0;                         // 0: what OpenMP says
     // Products that the storage must pay for; 0: not known, many are assumed.
     std::int64_t expected_products = 0;
+    Scaling scale = Scaling::none;
+    // The next three change the problem; spans are read while it is set up. In every norm and test, A and b stand for the weighted ones.
+    std::span<const double> weights;         // w_i >= 0, one for each row: ||b - A x||^2 becomes sum w_i (b - A x)_i^2
+    std::span<const double> column_damp;     // d_j >= 0, one for each column: adds sum d_j^2 (x_j - c_j)^2
+    std::shared_ptr<const CsrMatrix> regulariser;  // L: adds weight^2 ||L (x - c)||^2, c as of the damping. Null: none
+    double regulariser_weight = 1.0;
 };
 
 // One solve.
@@ -60,5 +72,6 @@ void check_options(const SolveOptions& options);
 const char* name(Method method);
 const char* name(DampCenter center);
 const char* name(Precision precision);
+const char* name(Scaling scale);
 
 }  // namespace lsmr

@@ -11,6 +11,9 @@
 
 namespace lsmr {
 
+// How an executor begins: with the method's start, or in the middle, with state and vectors as they are.
+enum class Entry { start, go_on };
+
 // Where a recurrence leaves its records: a ring that the host reads behind it. In memory that both sides can address.
 struct RecordRing {
     IterationRecord* records = nullptr;

@@ -52,6 +52,7 @@ struct SolveResult {
     // Of all runs. x is that of the last iteration, whose test fired; where a restart did worse, that of the run before it.
     std::int64_t iterations = 0;
     int restarts = 0;             // by the audit
+    std::vector<std::string> notes;  // what else there is to know of x: sentences
     Norms norms;
     double solve_seconds = 0;
     double audit_seconds = 0;

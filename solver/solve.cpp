@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cmath>
 #include <utility>
@@ -16,23 +17,31 @@
 namespace lsmr {
 namespace detail {
 
-EngineMatrix make_engine_matrix(std::shared_ptr<const CsrMatrix> a) {
+EngineMatrix make_engine_matrix(std::shared_ptr<const CsrMatrix> original, const Transform& transform) {
     EngineMatrix m;
-    m.original = std::move(a);
-    m.working = m.original;
-    m.max_abs = max_abs_value(*m.original);
+    m.original = std::move(original);
+    m.working = transform.a;
+    m.below = transform.below;
+    m.column_scale = transform.column_scale;
+    m.max_abs = std::max(max_abs_value(*m.working), m.below ? max_abs_value(*m.below) : 0.0);
     const int exponent = binary_exponent(m.max_abs);
     // Within these bounds products of entries with vectors of norm about 1 neither overflow nor lose digits to underflow, and the scale
     // is folded into the coefficients instead; beyond, the entries are scaled once, in a copy.
     constexpr int kLargest = 900;
     constexpr int kSmallest = -800;
     if (m.max_abs > 0 && (exponent > kLargest || exponent < kSmallest)) {
-        CsrMatrix scaled = m.original->scaled_by_power_of_two(-exponent);
+        const auto scaled = [exponent](const CsrMatrix& a) { return std::make_shared<const CsrMatrix>(a.scaled_by_power_of_two(-exponent)); };
+        m.working = scaled(*m.working);
+        if (m.below) m.below = scaled(*m.below);
         m.max_abs = PowerOfTwo(-exponent)(m.max_abs);
-        m.working = std::make_shared<const CsrMatrix>(std::move(scaled));
         m.exponent = -exponent;
     }
     m.frobenius = frobenius_norm(*m.working, m.max_abs);
+    if (m.below) m.frobenius = std::hypot(m.frobenius, frobenius_norm(*m.below, m.max_abs));
+    // Where nothing was transformed these are the same number, to the bit.
+    const bool plain = transform.a == m.original && !m.below;
+    m.claim_frobenius = plain ? m.frobenius : PowerOfTwo(m.exponent)(transform.claim_frobenius);
+    m.data_frobenius = plain ? m.frobenius : PowerOfTwo(m.exponent)(transform.data_frobenius);
     return m;
 }
 
@@ -88,9 +97,23 @@ PreparedProblem::PreparedProblem(std::shared_ptr<const CsrMatrix> a, const Prepa
     LSMR_EXPECT(a != nullptr);
     const auto start = std::chrono::steady_clock::now();
     std::vector<std::string> notes;
-    engine_ = detail::make_engine(detail::make_engine_matrix(std::move(a)), options, notes);
+    transform_ = make_transform(a, options);
+    engine_ = detail::make_engine(detail::make_engine_matrix(std::move(a), transform_), options, notes);
+    // The engine has what it needs of the copies.
+    transform_.a.reset();
+    transform_.below.reset();
+    if (options.scale == Scaling::rows || options.scale == Scaling::both) {
+        notes.push_back("scaled rows weigh the equations differently: where A x = b cannot be met, another x is the least-squares solution");
+    }
     info_ = engine_->info();
     info_.notes.insert(info_.notes.begin(), notes.begin(), notes.end());
+    if (!transform_.column_scale.empty()) {
+        info_.plan.notes.push_back(fmt::format("columns scaled by powers of two, from 1 to {:g}",
+                                               *std::max_element(transform_.column_scale.begin(), transform_.column_scale.end())));
+    }
+    if (transform_.g) {
+        info_.plan.notes.push_back(fmt::format("{} regularising rows, {} entries, as an operator of their own", transform_.g->rows(), transform_.g->nnz()));
+    }
     info_.setup_seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
 }
 PreparedProblem::~PreparedProblem() = default;
@@ -99,12 +122,35 @@ PreparedProblem& PreparedProblem::operator=(PreparedProblem&&) noexcept = defaul
 
 SolveResult PreparedProblem::solve(std::span<const double> b, std::span<double> x, const SolveOptions& options, bool use_x0,
                                    Observer* observer) {
-    const SolveOptions resolved = resolved_options(options, matrix().rows(), matrix().cols(), &matrix());
+    SolveOptions resolved = resolved_options(options, matrix().rows(), matrix().cols(), &matrix());
+    resolved.method = choose_method(options).method;
+    const bool scales_columns = !transform_.column_scale.empty();
+    if (resolved.method == Method::cg && (scales_columns || transform_.changes_the_problem())) {
+        throw InputError("cg solves A x = b as it is: without weights, scaling or regularising rows");
+    }
+    if (options.trust_radius > 0 && scales_columns) {
+        throw InputError("a trust radius bounds ||x - x0||, which does not grow steadily where columns are scaled: take one of the two");
+    }
     detail::check_length(static_cast<std::int64_t>(b.size()), matrix().rows(), "b", matrix());
     detail::check_length(static_cast<std::int64_t>(x.size()), matrix().cols(), "x", matrix());
     check_finite(b, "b");
     if (use_x0) check_finite(x, "x0");
-    return engine_->solve(b, x, resolved, use_x0, observer);
+    SolveResult result;
+    if (transform_.changes_the_problem()) {
+        const std::span<const double> center = options.damp_center == DampCenter::given ? options.center
+                                               : options.damp_center == DampCenter::x0 && use_x0 ? std::span<const double>(x)
+                                                                                                  : std::span<const double>();
+        result = engine_->solve(transform_.right_side(b, center), x, resolved, use_x0, observer);
+    } else {
+        result = engine_->solve(b, x, resolved, use_x0, observer);
+    }
+    const std::int64_t rows = matrix().rows() + (transform_.g ? transform_.g->rows() : 0);
+    if (result.converged() && resolved.damp == 0 && rows < matrix().cols()) {
+        result.notes.push_back(fmt::format("there are fewer equations than unknowns: of all solutions, x is the one of least {}{}",
+                                           scales_columns ? "||D^-1 (x - x0)||, D being the column scale, and not of least " : "",
+                                           use_x0 ? "||x - x0||" : scales_columns ? "||x - x0|| (x0 = 0)" : "||x||"));
+    }
+    return result;
 }
 
 std::vector<SolveResult> PreparedProblem::solve_many(std::span<const double> b, std::span<double> x, std::int64_t k,
@@ -123,7 +169,10 @@ std::vector<SolveResult> PreparedProblem::solve_many(std::span<const double> b, 
 }
 
 MethodChoice PreparedProblem::choose_method(const SolveOptions& options) const {
-    return lsmr::choose_method(options, matrix().rows(), matrix().cols(), &matrix());
+    // CG takes A as it is; rows that regularise make a least-squares problem of any A.
+    const bool plain = transform_.column_scale.empty() && !transform_.changes_the_problem();
+    const std::int64_t rows = matrix().rows() + (transform_.g ? transform_.g->rows() : 0);
+    return lsmr::choose_method(options, rows, matrix().cols(), plain ? &matrix() : nullptr);
 }
 const CsrMatrix& PreparedProblem::matrix() const { return engine_->matrix(); }
 const PreparedInfo& PreparedProblem::info() const { return info_; }

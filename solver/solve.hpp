@@ -1,4 +1,5 @@
-// The entry points: solve min ||b - A x||^2 + lambda^2 ||x - c||^2 for a sparse matrix, or for any LinearOperator.
+// The entry points: solve min ||b - A x||^2 + lambda^2 ||x - c||^2 for a sparse matrix, weighted and regularised as PrepareOptions say, or
+// for any LinearOperator.
 #pragma once
 
 #include <cstdint>
@@ -13,6 +14,7 @@
 #include "solver/observer.hpp"
 #include "solver/options.hpp"
 #include "solver/result.hpp"
+#include "solver/transform.hpp"
 
 namespace lsmr {
 
@@ -53,6 +55,7 @@ class PreparedProblem {
     MemoryUse memory() const;
 
   private:
+    Transform transform_;  // what of it each solve needs: R, D and G
     std::unique_ptr<detail::Engine> engine_;
     PreparedInfo info_;
 };

@@ -93,7 +93,6 @@ LSMR_HD inline int stop_code(const StopRules& rules, const Estimates& e, StopMem
     memory.passed = code == kGoOn ? 0 : memory.passed + 1;
     // Where a residual is 0 the recurrence has nowhere to go on to.
     if (code != kGoOn && (memory.passed >= rules.passes || e.r_norm == 0 || e.ar_norm == 0)) return code;
-    if (e.iteration >= rules.max_iterations) return static_cast<int>(Status::iteration_limit);
 
     const double ls = e.ar_norm / e.r_norm;
     const bool first = memory.best_compat < 0;
@@ -105,6 +104,7 @@ LSMR_HD inline int stop_code(const StopRules& rules, const Estimates& e, StopMem
         memory.best_ls = ls;
         memory.last_progress = e.iteration;
     }
+    if (e.iteration >= rules.max_iterations) return static_cast<int>(Status::iteration_limit);
     if (rules.stall_window > 0 && e.iteration - memory.last_progress >= rules.stall_window) return static_cast<int>(Status::stagnated);
     return kGoOn;
 }

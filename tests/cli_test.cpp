@@ -248,10 +248,15 @@ TEST_CASE("cli: wrong command lines are refused with words that help") {
         {{"A", "--method", "cg", "--damp", "1"}, "knows no damping"},
         {{"A", "--method", "cg", "--ar-bound", "1"}, "does not estimate"},
         {{"A", "--ar-relative", "1"}, "must be below 1"},
+        {{"A", "--scale", "all"}, "must be one of none, cols, rows, both"},
+        {{"A", "--scale", "cols", "--trust-radius", "1"}, "does not grow steadily"},
+        {{"A", "--regularise-weight", "2"}, "needs --regularise"},
+        {{"A", "--method", "cg", "--weights", "w"}, "as it is"},
+        {{"A", "--compare", "eigen", "--weights", "w"}, "only --damp"},
         {{"A", "--passes", "0"}, "must be at least 1"},
         {{"A", "--trust-radius", "-1"}, "must not be negative"},
-        {{"A", "--damp-center", "c.mtx"}, "--damp-center FILE needs --damp"},
-        {{"-", "b", "--damp", "1", "--damp-center", "-"}, "only one of A, b, x0 and the centre"},
+        {{"A", "--damp-center", "c.mtx"}, "--damp-center FILE needs --damp, --column-damp or --regularise"},
+        {{"-", "b", "--damp", "1", "--damp-center", "-"}, "only one of A, b, x0 and the other inputs"},
         {{"A", "--device", "gpu"}, "must be auto, cpu, cuda or cuda:N"},
         {{"A", "--device", "cuda:-1"}, "must be at least 0"},
         {{"A", "--precision", "fp16"}, "must be one of fp64, fp32"},
@@ -868,6 +873,64 @@ TEST_CASE("cli: a centre for each column of b") {
         const auto alone = parse_array(run({a, bj, "--damp", "2", "--damp-center", cj, "--atol", "1e-14", "--btol", "1e-14", "-o", "-"}).out).values;
         CHECK(std::vector<double>(x.begin() + static_cast<std::ptrdiff_t>(2 * j), x.begin() + static_cast<std::ptrdiff_t>(2 * j + 2)) == alone);
     }
+}
+
+TEST_CASE("cli: weights, scaling and regularisation") {
+    const Folder folder;
+    const std::string a = folder.write("A.mtx", kSmallA);
+    const std::string b = folder.write("b.mtx", kSmallB);
+    const auto solve = [&](const std::vector<std::string>& more) {
+        const Run result = run(with({a, b, "-o", "-", "--atol", "1e-14", "--btol", "1e-14"}, more));
+        CAPTURE(result.err);
+        CHECK(result.code == 0);
+        return parse_array(result.out).values;
+    };
+    const auto close = [](const std::vector<double>& x, double x0, double x1) {
+        REQUIRE(x.size() == 2);
+        CHECK(x[0] == doctest::Approx(x0).epsilon(1e-9));
+        CHECK(x[1] == doctest::Approx(x1).epsilon(1e-9));
+    };
+    // A^T A = [2 1; 1 2], A^T b = (4, 5), b = (1, 2, 3). Weights (0, 1, 4): x_2 = 2, x_1 + x_2 = 3.
+    const std::string w = folder.write("w.mtx", "0\n1\n4\n");
+    close(solve({"--weights", w}), 1, 2);
+    // d = (0, 2): [2 1; 1 6] x = (4, 5).
+    const std::string d = folder.write("d.mtx", "0\n2\n");
+    close(solve({"--column-damp", d}), 19.0 / 11, 6.0 / 11);
+    close(solve({"--column-damp", d, "--scale", "cols"}), 19.0 / 11, 6.0 / 11);
+    // L = (1 -1), weight 3: [2 + 9, 1 - 9; 1 - 9, 2 + 9] x = (4, 5).
+    const std::string l = folder.write("L.mtx", "%%MatrixMarket matrix coordinate real general\n1 2 2\n1 1 1\n1 2 -1\n");
+    close(solve({"--regularise", l, "--regularise-weight", "3"}), (4 * 11 + 5 * 8) / 57.0, (5 * 11 + 4 * 8) / 57.0);
+    // Around c = (5, 0): the right side gains 9 (5, -5).
+    const std::string c = folder.write("c.mtx", "5\n0\n");
+    close(solve({"--regularise", l, "--regularise-weight", "3", "--damp-center", c}), (49 * 11 - 40 * 8) / 57.0, (-40 * 11 + 49 * 8) / 57.0);
+
+    const Run report = run({a, b, "--regularise", l, "--column-damp", d, "--weights", w, "--scale", "cols", "-v", "--json", "-"});
+    CHECK(report.code == 0);
+    const json options = json::parse(report.out)["options"];
+    CHECK(options["regularise"] == l);
+    CHECK(options["regularise_weight"] == 1.0);
+    CHECK(options["column_damp"] == d);
+    CHECK(options["weights"] == w);
+    CHECK(options["scale"] == "cols");
+    CHECK(report.says("L       " + l + ": 1 x 2, 2 entries, weight 1"));
+    CHECK(report.says("columns scaled by powers of two"));
+    CHECK(report.says("||r|| damped"));
+    CHECK(report.says("scale cols"));
+    CHECK(run({a, b, "--scale", "both"}).says("another x is the least-squares solution"));
+
+    const Run wrong = run({a, b, "--weights", d});
+    CHECK(wrong.code == 65);
+    CHECK(wrong.says("the weights are 2 x 1, A is 3 x 2: one for each row is needed"));
+    const Run negative = run({a, b, "--column-damp", folder.write("n.mtx", "1\n-1\n")});
+    CHECK(negative.code == 65);
+    CHECK(negative.says("entry 2 is -1"));
+    const Run shape = run({a, b, "--regularise", folder.write("L3.mtx", "%%MatrixMarket matrix coordinate real general\n1 3 1\n1 3 1\n")});
+    CHECK(shape.code == 65);
+    CHECK(shape.says("L is 1 x 3, A is 3 x 2: both need as many columns"));
+    const std::string wide = folder.write("W.mtx", "%%MatrixMarket matrix coordinate real general\n1 2 2\n1 1 3\n1 2 4\n");
+    const Run least = run({wide, "--rhs", "ones", "--json", "-"});
+    CHECK(least.says("of all solutions, x is the one of least ||x||"));
+    CHECK(json::parse(least.out)["notes"].size() == 1);
 }
 
 TEST_CASE("cli: other stops") {

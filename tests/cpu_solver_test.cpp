@@ -7,6 +7,7 @@
 
 #include "operator/function_operator.hpp"
 #include "stop_suite.hpp"
+#include "transform_suite.hpp"
 #include "solver/cpu/cpu_backend.hpp"
 #include "solver_suite.hpp"
 
@@ -209,6 +210,24 @@ TEST_CASE("stop: status 14 trust radius") {
 }
 TEST_CASE("stop: options that are refused") {
     suite_stop_options_refused(on_cpu());
+}
+
+// --- weights, scaling, regularisation ---
+
+TEST_CASE("transform: problem forms against dense answers") {
+    suite_problem_forms(on_cpu());
+}
+TEST_CASE("transform: weights") {
+    suite_weights_are_a_weighted_matrix(on_cpu());
+}
+TEST_CASE("transform: scaled columns") {
+    suite_scaled_columns(on_cpu());
+}
+TEST_CASE("transform: which solution of least norm is said") {
+    suite_least_norm_is_said(on_cpu());
+}
+TEST_CASE("transform: refusals") {
+    suite_transform_refusals(on_cpu());
 }
 
 // --- several threads ---

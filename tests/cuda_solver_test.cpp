@@ -22,6 +22,7 @@
 #include "solver/solve_cuda.hpp"
 #include "solver_suite.hpp"
 #include "stop_suite.hpp"
+#include "transform_suite.hpp"
 
 using namespace lsmr;
 using namespace lsmr::test;
@@ -79,6 +80,11 @@ TEST_CASE("cuda stop: several passes in a row") { LSMR_NEEDS_GPU(); suite_passes
 TEST_CASE("cuda stop: status 12 by a window of one's own") { LSMR_NEEDS_GPU(); suite_stall_window(gpu()); }
 TEST_CASE("cuda stop: status 14 trust radius") { LSMR_NEEDS_GPU(); suite_trust_radius(gpu()); }
 TEST_CASE("cuda stop: options that are refused") { LSMR_NEEDS_GPU(); suite_stop_options_refused(gpu()); }
+TEST_CASE("cuda transform: problem forms against dense answers") { LSMR_NEEDS_GPU(); suite_problem_forms(gpu()); }
+TEST_CASE("cuda transform: weights") { LSMR_NEEDS_GPU(); suite_weights_are_a_weighted_matrix(gpu()); }
+TEST_CASE("cuda transform: scaled columns") { LSMR_NEEDS_GPU(); suite_scaled_columns(gpu()); }
+TEST_CASE("cuda transform: which solution of least norm is said") { LSMR_NEEDS_GPU(); suite_least_norm_is_said(gpu()); }
+TEST_CASE("cuda transform: refusals") { LSMR_NEEDS_GPU(); suite_transform_refusals(gpu()); }
 TEST_CASE("cuda solver: the automatic method") { LSMR_NEEDS_GPU(); suite_automatic_method(gpu()); }
 
 TEST_SUITE_BEGIN("sanitizer");
@@ -214,8 +220,8 @@ TEST_CASE("cuda solver: iterations allocate nothing and do not wait") {
         rules.stall_window = 1000000;
         state.prepare(1.0, 0.0, rules, backend.ring(), 0.0);
         auto* r = backend.put_state(state);
-        Lsmr<double>::start(backend, w, r, nullptr);
-        Lsmr<double>::iterate(backend, w, r, nullptr);
+        Lsmr<double>::start(backend, w, r, {});
+        Lsmr<double>::iterate(backend, w, r, {});
         context.synchronize();
         const std::int64_t allocations = cuda_counters().allocations;
         const std::int64_t waits = cuda_counters().synchronizations;
@@ -223,11 +229,11 @@ TEST_CASE("cuda solver: iterations allocate nothing and do not wait") {
         // A batch is captured in global mode, in which the driver refuses whatever could allocate or wait.
         cudaGraph_t graph = nullptr;
         LSMR_CHECK(cudaStreamBeginCapture(context.stream(), cudaStreamCaptureModeGlobal));
-        for (int i = 0; i < 20; ++i) Lsmr<double>::iterate(backend, w, r, nullptr);
+        for (int i = 0; i < 20; ++i) Lsmr<double>::iterate(backend, w, r, {});
         LSMR_CHECK(cudaStreamEndCapture(context.stream(), &graph));
         CHECK(graph != nullptr);
         LSMR_CHECK(cudaGraphDestroy(graph));
-        for (int i = 0; i < 20; ++i) Lsmr<double>::iterate(backend, w, r, nullptr);
+        for (int i = 0; i < 20; ++i) Lsmr<double>::iterate(backend, w, r, {});
         CHECK(cuda_counters().allocations == allocations);
         CHECK(cuda_counters().synchronizations == waits);
         context.synchronize();

@@ -6,15 +6,18 @@
 #include <cstddef>
 #include <cstring>
 #include <memory>
+#include <span>
 #include <utility>
 #include <vector>
 
 #include "memory/error.hpp"
 #include "memory/host_buffer.hpp"
 #include "operator/cpu/csr_kernels.hpp"
+#include "operator/matrix_operator.hpp"
 #include "operator/stacked_operator.hpp"
 #include "solver/power_of_two.hpp"
 #include "solver/recurrence.hpp"
+#include "solver/transform.hpp"
 #include "solver/vector_steps.hpp"
 
 namespace lsmr {
@@ -55,6 +58,9 @@ class CpuBackend {
     Scalar<T> one() const { return one_.get(); }
     std::unique_ptr<LinearOperator<T>> scaled_identity(std::int64_t n, double lambda) const {
         return make_cpu_scaled_identity<T>(n, lambda);
+    }
+    std::unique_ptr<LinearOperator<T>> diagonal(std::span<const double> values) const {
+        return make_cpu_operator<T>(std::make_shared<const CsrMatrix>(diagonal_matrix(values)));
     }
 
     // --- vectors, kept between solves; the content of one that must grow is lost ---
@@ -122,8 +128,10 @@ class CpuBackend {
     // ||p||, at once.
     double norm_now(std::int64_t n, const T* p) {
         norm(n, p, 0);
-        return std::sqrt(sum(0));
+        return root_of_sum(0);
     }
+    // The root of what an elementwise step left in a slot, at once.
+    double root_of_sum(std::size_t slot) const { return std::sqrt(sum(slot)); }
     // max |p_i|, infinite or NaN where an element is.
     double max_abs_now(std::int64_t n, const T* p) {
         double largest = 0;
@@ -161,8 +169,8 @@ class CpuBackend {
     // Starts and iterates until the recurrence has finished. poll(progress, ring) is called after every iteration and returns a
     // status to stop with, or kGoOn.
     template <class Method, class Poll>
-    Progress run(const typename Method::Vectors& w, typename Method::Recurrence* r, const Anchors<T>& anchors, Poll&& poll) {
-        Method::start(*this, w, r, anchors);
+    Progress run(const typename Method::Vectors& w, typename Method::Recurrence* r, const Anchors<T>& anchors, Entry entry, Poll&& poll) {
+        if (entry == Entry::start) Method::start(*this, w, r, anchors);
         for (;;) {
             const int code = poll(r->progress, ring());
             if (code != kGoOn) r->finish(Method::Recurrence::host_stop, nullptr, code);

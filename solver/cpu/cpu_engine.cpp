@@ -41,8 +41,13 @@ class CpuEngine final : public Engine {
         constexpr bool kNarrow = sizeof(T) < sizeof(double);
         operator_options.exponent = kNarrow ? -binary_exponent(a.max_abs) : 0;
         operator_ = make_cpu_operator<T>(a.working, operator_options);
-        backend_ = std::make_unique<CpuBackend<T>>(*operator_);
-        if (kNarrow) audit_ = std::make_unique<HostAudit>(*a.working);
+        if (a.below) {
+            set(one_, 1.0);
+            below_ = make_cpu_operator<T>(a.below, operator_options);
+            stack_ = std::make_unique<StackedOperator<T>>(*operator_, *below_, &one_);
+        }
+        backend_ = std::make_unique<CpuBackend<T>>(stack_ ? *stack_ : static_cast<const LinearOperator<T>&>(*operator_));
+        if (kNarrow) audit_ = std::make_unique<HostAudit>(*a.working, a.below.get());
         info_.device = DeviceKind::cpu;
         info_.device_name = "CPU";
         info_.plan = operator_->plan();
@@ -64,6 +69,9 @@ class CpuEngine final : public Engine {
     EngineMatrix a_;
     PrepareOptions options_;
     std::unique_ptr<MatrixOperator<T>> operator_;
+    std::unique_ptr<MatrixOperator<T>> below_;  // rows that regularise
+    Coefficient<T> one_;
+    std::unique_ptr<LinearOperator<T>> stack_;  // of both
     std::unique_ptr<CpuBackend<T>> backend_;
     std::unique_ptr<HostAudit> audit_;
     PreparedInfo info_;
@@ -93,6 +101,7 @@ SolveResult solve(const LinearOperator<T>& a, std::span<const T> b, std::span<T>
     CpuBackend<T> backend(a);
     DriveProblem problem;
     problem.b = b_wide;
+    problem.data_rows = a.rows();
     problem.x = x_wide;
     problem.use_x0 = use_x0;
     const Precision precision = sizeof(T) == sizeof(double) ? Precision::fp64 : Precision::fp32;

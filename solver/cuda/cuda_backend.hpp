@@ -18,6 +18,7 @@
 #include "solver/cuda/recurrence_kernels.hpp"
 #include "solver/power_of_two.hpp"
 #include "solver/recurrence.hpp"
+#include "solver/transform.hpp"
 #include "solver/vector_steps.hpp"
 
 namespace lsmr {
@@ -98,6 +99,9 @@ class CudaBackend {
     std::unique_ptr<LinearOperator<T>> scaled_identity(std::int64_t n, double lambda) const {
         return make_cuda_scaled_identity<T>(n, lambda);
     }
+    std::unique_ptr<LinearOperator<T>> diagonal(std::span<const double> values) const {
+        return make_cuda_operator<T>(diagonal_matrix(values), context_);
+    }
 
     // --- vectors, kept between solves; the content of one that must grow is lost ---
     T* row_vector(std::size_t k) { return vector(row_vectors_, k, rows()); }
@@ -156,7 +160,11 @@ class CudaBackend {
     // Waits.
     double norm_now(std::int64_t n, const T* p) {
         norm(n, p, 0);
-        const NormPartials& list = lists_[0];
+        return root_of_sum(0);
+    }
+    // The root of what an elementwise step left in a slot. Waits.
+    double root_of_sum(std::size_t slot) {
+        const NormPartials& list = lists_[slot];
         std::vector<double> sums(static_cast<std::size_t>(list.count));
         LSMR_CHECK(cudaMemcpyAsync(sums.data(), list.sums, sums.size() * sizeof(double), cudaMemcpyDeviceToHost, stream()));
         context_.synchronize();
@@ -209,7 +217,7 @@ class CudaBackend {
     // Starts and iterates until the recurrence has finished. poll(progress, ring) is called once a batch, a batch behind the device, and
     // returns a status to stop with, or kGoOn. Iterations that were queued beyond the end leave x as it is.
     template <class Method, class Poll>
-    Progress run(const typename Method::Vectors& w, typename Method::Recurrence* r, const Anchors<T>& anchors, Poll&& poll) {
+    Progress run(const typename Method::Vectors& w, typename Method::Recurrence* r, const Anchors<T>& anchors, Entry entry, Poll&& poll) {
         using Clock = std::chrono::steady_clock;
         if (progress_.size() == 0) progress_ = PinnedBuffer<Progress>(2);
         const RecordRing host_ring{ring_.data(), kRing};
@@ -217,7 +225,7 @@ class CudaBackend {
             LSMR_CHECK(cudaMemcpyAsync(progress_.data() + slot, &r->progress, sizeof(Progress), cudaMemcpyDeviceToHost, stream()));
             LSMR_CHECK(cudaEventRecord(events_[slot], stream()));
         };
-        Method::start(*this, w, r, anchors);
+        if (entry == Entry::start) Method::start(*this, w, r, anchors);
         queue_progress(0);
         std::int64_t batch = 1;
         IterationGraph graph;

@@ -27,9 +27,18 @@ class CudaEngine final : public Engine {
         constexpr bool kNarrow = sizeof(T) < sizeof(double);
         operator_options.exponent = kNarrow ? -binary_exponent(a.max_abs) : 0;
         operator_ = make_cuda_operator<T>(*a.working, context_, operator_options);
+        if (a.below) {
+            below_ = make_cuda_operator<T>(*a.below, context_, operator_options);
+            one_ = DeviceBuffer<Coefficient<T>>(context_, 1);
+            Coefficient<T> one;
+            set(one, 1.0);
+            LSMR_CHECK(cudaMemcpyAsync(one_.data(), &one, sizeof(one), cudaMemcpyHostToDevice, context_.stream()));
+            context_.synchronize();
+            stack_ = std::make_unique<StackedOperator<T>>(*operator_, *below_, one_.data());
+        }
         check_vectors_fit();
-        backend_ = std::make_unique<CudaBackend<T>>(*operator_, context_);
-        if (kNarrow) audit_ = std::make_unique<HostAudit>(*a.working);
+        backend_ = std::make_unique<CudaBackend<T>>(stack_ ? *stack_ : static_cast<const LinearOperator<T>&>(*operator_), context_);
+        if (kNarrow) audit_ = std::make_unique<HostAudit>(*a.working, a.below.get());
         context_.pool().trim();  // what only the setup needed
         info_.device = DeviceKind::cuda;
         info_.device_name = context_.device_name();
@@ -58,8 +67,8 @@ class CudaEngine final : public Engine {
     // Known before the solve, so that it does not fail in the middle: the most vectors that a method and the audit use.
     void check_vectors_fit() {
         constexpr std::int64_t kRowVectors = 3;
-        constexpr std::int64_t kColVectors = 7;
-        const std::int64_t m = a_.original->rows();
+        constexpr std::int64_t kColVectors = 8;
+        const std::int64_t m = a_.original->rows() + (a_.below ? a_.below->rows() : 0);
         const std::int64_t n = a_.original->cols();
         const std::int64_t needed = (kRowVectors * m + kColVectors * n) * static_cast<std::int64_t>(sizeof(T));
         const std::int64_t free_bytes = context_.free_bytes();
@@ -72,6 +81,9 @@ class CudaEngine final : public Engine {
     PrepareOptions options_;
     CudaContext context_;
     std::unique_ptr<MatrixOperator<T>> operator_;
+    std::unique_ptr<MatrixOperator<T>> below_;  // rows that regularise
+    DeviceBuffer<Coefficient<T>> one_{context_, 0};
+    std::unique_ptr<LinearOperator<T>> stack_;  // of both
     std::unique_ptr<CudaBackend<T>> backend_;
     std::unique_ptr<HostAudit> audit_;
     PreparedInfo info_;
@@ -100,6 +112,7 @@ SolveResult solve(const LinearOperator<T>& a, CudaContext& context, std::span<co
     CudaBackend<T> backend(a, context);
     DriveProblem problem;
     problem.b = b;
+    problem.data_rows = a.rows();
     problem.x = x;
     problem.use_x0 = use_x0;
     const Precision precision = sizeof(T) == sizeof(double) ? Precision::fp64 : Precision::fp32;
