@@ -29,6 +29,7 @@ class Follower : public Observer {
   public:
     Follower(Console& console, const CommandLine& line, HistoryFile* history, bool prints_table)
         : console_(console),
+          line_(line),
           history_(history),
           log_(console, line.log_every),
           forecast_(line.solve),
@@ -40,6 +41,24 @@ class Follower : public Observer {
         if (console_.shows_progress()) show_progress(records);
         return noted_signal() != 0 ? Verdict::stop : Verdict::go_on;
     }
+    bool wants_checkpoint(Moment moment) override {
+        if (line_.save_state.empty()) return false;
+        const double every = line_.checkpoint_every_seconds;
+        return moment == Moment::end || (every > 0 && since_checkpoint_.seconds() >= every);
+    }
+    // A state that cannot be written does not end the solve: x comes first.
+    void on_checkpoint(const Checkpoint& checkpoint) override {
+        state_error_.clear();
+        try {
+            write_state(line_.save_state, checkpoint);
+            saved_iteration_ = checkpoint.iteration;
+        } catch (const OutputError& error) {
+            state_error_ = error.what();
+        }
+        since_checkpoint_ = Stopwatch();  // the writing does not count
+    }
+    const std::string& state_error() const { return state_error_; }
+    std::int64_t saved_iteration() const { return saved_iteration_; }  // of the last state that was written; -1: none
     void end_column() {
         console_.clear_progress();
         log_.finish();
@@ -55,7 +74,11 @@ class Follower : public Observer {
     }
 
     Console& console_;
+    const CommandLine& line_;
     HistoryFile* history_;
+    std::string state_error_;
+    std::int64_t saved_iteration_ = -1;
+    Stopwatch since_checkpoint_;
     IterationLog log_;
     Forecast forecast_;
     bool prints_table_;
@@ -73,7 +96,7 @@ SolveResult not_begun() {
 
 // Every column of b in turn; the time limit is for all of them together.
 Outcome solve_columns(const CommandLine& line, Problem& problem, PreparedProblem& prepared, Console& console,
-                      HistoryFile* history) {
+                      HistoryFile* history, const Checkpoint* resume) {
     const std::size_t rows = static_cast<std::size_t>(problem.a->rows());
     const std::size_t cols = static_cast<std::size_t>(problem.a->cols());
     const bool several = problem.columns > 1;
@@ -91,7 +114,7 @@ Outcome solve_columns(const CommandLine& line, Problem& problem, PreparedProblem
         options.time_limit_seconds = std::max(0.0, options.time_limit_seconds - since_start.seconds());
         outcome.columns.push_back(prepared.solve(std::span<const double>(problem.b).subspan(at * rows, rows),
                                                  std::span<double>(problem.x).subspan(at * cols, cols), options,
-                                                 !line.x0.empty(), &follower));
+                                                 !line.x0.empty(), &follower, resume));
         follower.end_column();
         const SolveResult& result = outcome.columns.back();
         outcome.timing.solve_seconds += result.solve_seconds;
@@ -101,6 +124,8 @@ Outcome solve_columns(const CommandLine& line, Problem& problem, PreparedProblem
     for (std::size_t i = 1; i < outcome.columns.size(); ++i) {
         if (exit_code(outcome.columns[i].status) > exit_code(outcome.result().status)) outcome.worst = i;
     }
+    outcome.state_error = follower.state_error();
+    outcome.saved_iteration = follower.saved_iteration();
     outcome.timing.setup_seconds = prepared.info().setup_seconds;
     outcome.memory = prepared.memory();
     return outcome;
@@ -176,6 +201,11 @@ int solve(CommandLine& line, Console& console) {
     line.solve.stall_window = resolved_stall_window(line.solve, a.rows(), a.cols());
     line.solve.max_iterations = resolved_max_iterations(line.solve, a.rows(), a.cols());
     if (line.compare_eigen) check_eigen_can_hold(a, line.solve.damp > 0);
+    if (problem.columns > 1 && (!line.save_state.empty() || !line.resume.empty())) {
+        throw UsageError(fmt::format("--save-state and --resume are for one column of b; this one has {}", problem.columns));
+    }
+    std::optional<Checkpoint> resume;
+    if (!line.resume.empty()) resume = read_state(line.resume);
 
     print_problem(console, line, problem);
     std::vector<std::string> warnings = problem.warnings;
@@ -200,7 +230,8 @@ int solve(CommandLine& line, Console& console) {
     if (!line.history.empty()) history.emplace(line.history);
     const std::vector<double> x_start(problem.x.begin(), problem.x.begin() + (line.compare_eigen ? a.cols() : 0));
     note_signals();
-    Outcome outcome = solve_columns(line, problem, prepared, console, history ? &*history : nullptr);
+    Outcome outcome = solve_columns(line, problem, prepared, console, history ? &*history : nullptr, resume ? &*resume : nullptr);
+    if (resume) outcome.resumed_iteration = resume->iteration;
 
     const Stopwatch writing;
     if (history) {
@@ -222,6 +253,7 @@ int solve(CommandLine& line, Console& console) {
     outcome.signal = noted_signal();
     if (!line.json.empty()) write_text(line.json, solve_json(line, problem, prepared.info(), outcome, warnings));
     if (!outcome.history_error.empty()) console.error(outcome.history_error);
+    if (!outcome.state_error.empty()) console.error(outcome.state_error);
     if (outcome.signal != 0) end_by_signal(outcome.signal);
     return outcome.exit_code();
 }

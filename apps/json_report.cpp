@@ -175,6 +175,9 @@ std::string solve_json(const CommandLine& line, const Problem& problem, const Pr
     json["memory"] = {{"pool_peak_bytes", outcome.memory.pool_peak_bytes},
                       {"pool_reserved_bytes", outcome.memory.pool_reserved_bytes}};
     json["output"] = text_or_null(line.output);
+    json["state"] = {{"path", text_or_null(line.save_state)},
+                     {"iteration", outcome.saved_iteration >= 0 ? Json(outcome.saved_iteration) : Json(nullptr)},
+                     {"resumed_after", outcome.resumed_iteration >= 0 ? Json(outcome.resumed_iteration) : Json(nullptr)}};
     json["environment"] = environment_members(describe_environment());
     json["warnings"] = warnings;
     json["notes"] = result.notes;

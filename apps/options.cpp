@@ -260,6 +260,15 @@ std::vector<FlagGroup> make_flag_groups() {
               [](CommandLine& line, const std::string& value) { line.json = parse_path(value); }},
              {"history", "", "FILE", "write every iteration as CSV, column after column of b",
               [](CommandLine& line, const std::string& value) { line.history = parse_path(value); }},
+             {"save-state", "", "FILE", "where a limit or a signal stops the solve, write its state",
+              [](CommandLine& line, const std::string& value) { line.save_state = parse_path(value); }},
+             {"checkpoint-every", "", "SEC", "also write it every SEC seconds meanwhile [never]",
+              [](CommandLine& line, const std::string& value) {
+                  line.checkpoint_every_seconds = parse_finite(value);
+                  if (line.checkpoint_every_seconds == 0) throw UsageError("must be above 0");
+              }},
+             {"resume", "", "FILE", "go on with a saved state, to the bits of a solve not interrupted",
+              [](CommandLine& line, const std::string& value) { line.resume = parse_path(value); }},
              {"log-every", "", "N", "log every Nth iteration [1 to 10, then 10th, 100th, 1000th]",
               [](CommandLine& line, const std::string& value) { line.log_every = parse_integer(value, 1); }},
              {"quiet", "q", "", "nothing but errors; -qq not even those",
@@ -409,6 +418,9 @@ void check_combinations(const CommandLine& line) {
                                      !line.weights.empty() || !line.column_damp.empty() || !line.regulariser.empty();
     refuse_together(line.compare_eigen && changes_the_problem,
                     "--compare knows no weights, scaled rows or regularising rows: only --damp");
+    refuse_together(line.checkpoint_every_seconds > 0 && line.save_state.empty(), "--checkpoint-every needs --save-state");
+    refuse_together(check && !line.save_state.empty(), "--check does not solve, so --save-state has nothing to write");
+    refuse_together(line.save_state == "-" || line.resume == "-", "a state is a file, not standard input or output");
     refuse_together(line.solve.damp_center == DampCenter::x0 && line.x0.empty(), "--damp-center x0 needs --x0");
     const auto from_stdin = {line.matrix == "-", line.rhs.path == "-", line.x0 == "-",        line.center == "-",
                              line.weights == "-", line.column_damp == "-", line.regulariser == "-"};

@@ -47,6 +47,9 @@ struct CommandLine {
     PrepareOptions prepare;
     bool compare_eigen = false;
 
+    std::string save_state;             // empty: no checkpoints
+    double checkpoint_every_seconds = 0;  // 0: only where the solve stops and could go on
+    std::string resume;                 // empty: from the start
     std::string output;          // empty: x is not written
     std::string json;            // empty: none
     std::string history;         // empty: none

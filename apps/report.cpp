@@ -180,6 +180,12 @@ void print_outcome(Console& console, const CommandLine& line, const Problem& pro
     console.line(fmt::format(
         "iterations      {}{}", result.iterations,
         result.restarts > 0 ? fmt::format(", {} by the audit", counted(result.restarts, "restart", "restarts")) : ""));
+    if (outcome.resumed_iteration >= 0) {
+        console.line(fmt::format("resumed         after iteration {} of {}", outcome.resumed_iteration, line.resume));
+    }
+    if (outcome.saved_iteration >= 0) {
+        console.line(fmt::format("state           of iteration {} in {}: go on with --resume {}", outcome.saved_iteration, line.save_state, line.save_state));
+    }
     console.line("                recomputed     by the recurrence");
     const bool damped = is_regularised(line);
     const bool scaled = line.prepare.scale == Scaling::columns || line.prepare.scale == Scaling::both;

@@ -215,6 +215,14 @@ struct Cg {
         return {backend.row_vector(0), backend.row_vector(1), backend.col_vector(0), x};
     }
 
+    // f(vector, length) for all that the next iteration reads.
+    template <class F>
+    static void for_each_vector(const Vectors& w, std::int64_t rows, std::int64_t cols, const F& f) {
+        f(w.r, rows);
+        f(w.p, cols);
+        f(w.x, cols);
+    }
+
     // w.r holds b - A x; x the start. step is 0, so the update only measures.
     template <class Backend>
     static void start(Backend& backend, const Vectors& w, Recurrence* r, const Anchors<T>& /*anchors*/) {

@@ -29,7 +29,7 @@ SolveResult drive(Backend& backend, const DriveProblem& problem, const SolveOpti
 }
 
 inline DriveProblem drive_problem(const EngineMatrix& a, std::span<const double> b, std::span<double> x, bool use_x0,
-                                  HostAudit* audit) {
+                                  HostAudit* audit, const Resumption& resumption) {
     DriveProblem problem;
     problem.b = b;
     problem.x = x;
@@ -42,6 +42,8 @@ inline DriveProblem drive_problem(const EngineMatrix& a, std::span<const double>
     problem.a_max_abs = a.max_abs;
     problem.a_exponent = a.exponent;
     problem.host_audit = audit;
+    problem.identity = resumption.identity;
+    problem.resume = resumption.from;
     return problem;
 }
 

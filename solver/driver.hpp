@@ -15,6 +15,8 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
+#include <cstring>
+#include <functional>
 #include <limits>
 #include <memory>
 #include <new>
@@ -49,6 +51,8 @@ struct DriveProblem {
     // All these are those of 2^a_exponent A, and the operator was made from that matrix too: its values are those
     // of 2^(a_exponent + its own exponent()) A.
     int a_exponent = 0;
+    std::function<SolveIdentity()> identity;  // for checkpoints; null: none are made
+    const Checkpoint* resume = nullptr;       // to go on with; null: from the start
     HostAudit* host_audit = nullptr;  // for residuals in fp64 from the host's matrix, which is 2^a_exponent A; null: by the operator
 };
 
@@ -88,16 +92,29 @@ class Drive {
         result.method = options_.method;
         result.norms.b = unscale_r(b_norm_);
         Progress progress;
-        std::vector<double> best_x;
-        Residuals best;
-        Status best_status = Status::start_solves;
+        std::vector<double>& best_x = best_x_;
+        Residuals& best = at_.best;
+        Status& best_status = at_.best_status;
         Entry entry = Entry::start;
-        if (scales_columns()) take_start(residuals());
+        const Checkpoint* resume = problem_.resume;
+        if (resume != nullptr) {
+            take_position(*resume, result);
+        } else if (scales_columns()) {
+            take_start(residuals());
+        }
         for (;;) {
             Residuals now;
             Clock::time_point audit_start;
             try {
-                progress = entry == Entry::start ? run(result.restarts > 0) : go_on();
+                at_.restarts = result.restarts;
+                at_.r_estimated = result.norms.r_estimated;
+                at_.ar_estimated = result.norms.ar_estimated;
+                at_.cond_estimate = result.norms.cond_estimate;
+                progress = resume != nullptr        ? run_from(*resume)
+                           : entry == Entry::start ? run(result.restarts > 0)
+                                                   : go_on();
+                resume = nullptr;
+                if (is_resumable(static_cast<Status>(progress.code))) offer_checkpoint(Moment::end);
                 audit_start = Clock::now();
                 now = residuals();
             } catch (...) {
@@ -109,8 +126,8 @@ class Drive {
                 return out_of_resources(result, reason);
             }
             if (result.restarts == 0 && !scales_columns()) take_start({.r_damped = progress.r_start, .ar = progress.ar_start});
-            const std::int64_t iterations = base_iteration_ + progress.iteration;
-            progress.suspect_iteration += base_iteration_;
+            const std::int64_t iterations = at_.base_iteration + progress.iteration;
+            progress.suspect_iteration += at_.base_iteration;
             a_norm_used_ = progress.a_norm;
             auto status = static_cast<Status>(progress.code);
             if (status != Status::non_finite && !std::isfinite(now.x)) {
@@ -128,7 +145,7 @@ class Drive {
                 entry = Entry::go_on;
                 continue;
             }
-            base_iteration_ = iterations;
+            at_.base_iteration = iterations;
             // A restart is kept if it converged or improved the gradient.
             if (result.restarts == 0 || is_converged(status) || (std::isfinite(now.ar) && now.ar <= best.ar)) {
                 best = now;
@@ -148,7 +165,7 @@ class Drive {
 
         std::copy(best_x.begin(), best_x.end(), problem_.x.begin());
         result.status = best_status;
-        result.iterations = base_iteration_;
+        result.iterations = at_.base_iteration;
         result.norms.r = unscale_r(best.r);
         result.norms.r_damped = unscale_r(best.r_damped);
         result.norms.ar = unscale_ar(best.ar);
@@ -160,13 +177,13 @@ class Drive {
             !std::all_of(best_x.begin(), best_x.end(), [](double xj) { return std::isfinite(xj); })) {
             result.status = Status::non_finite;  // x itself lies outside the range of doubles
             progress.suspect = Suspect::iterate;
-            progress.suspect_iteration = base_iteration_;
+            progress.suspect_iteration = at_.base_iteration;
         }
         // (||A^T r|| / ||r||) / (||A^T r_0|| / ||r_0||), free of the scale of A and b.
-        result.norms.start_ratio = best.ar / best.r_damped / (ar_start_ / r_start_);
+        result.norms.start_ratio = best.ar / best.r_damped / (at_.ar_start / at_.r_start);
         result.message = result.status == Status::non_finite
                              ? suspect_words(progress.suspect, progress.suspect_iteration)
-                             : outcome_words(result.status, result, options_, std::ldexp(claim_norm(), -e_), unscale_ar(ar_bound_), kEps);
+                             : outcome_words(result.status, result, options_, std::ldexp(claim_norm(), -e_), unscale_ar(at_.ar_bound), kEps);
         result.solve_seconds = seconds_since(start_clock_) - result.audit_seconds;
         return result;
     }
@@ -212,7 +229,7 @@ class Drive {
         f_ = -f_;
         sigma_ = std::ldexp(1.0, std::clamp(e_ - operator_exponent, -1022, 1022));
         lambda_ = std::ldexp(options_.damp, e_);
-        ar_bound_ = std::ldexp(options_.ar_bound, e_ + f_);
+        at_.ar_bound = std::ldexp(options_.ar_bound, e_ + f_);
         // ||[A'; lambda' D]||_F and ||[A'; lambda' I]||_F; n lambda'^2 is safe: lambda' < 1.
         double scale2 = static_cast<double>(n_);
         if (scales_columns()) {
@@ -224,7 +241,7 @@ class Drive {
         };
         a_norm_ = stacked_norm(problem_.a_frobenius, scale2);
         claim_norm_ = stacked_norm(problem_.claim_frobenius, static_cast<double>(n_));
-        tolerances_ = {options_.atol, options_.btol, 1.0};
+        at_.tolerances = {options_.atol, options_.btol, 1.0};
     }
 
     void load_start() {
@@ -280,16 +297,16 @@ class Drive {
         const bool at_center = !restarted && anchors_.center == start_;
         const bool x_is_zero = !restarted && !problem_.use_x0;
         // lambda ||x - c|| of x = D z is no scalar damping of z.
-        stacked_ = lambda_ > 0 && (scales_columns() || (!Method::kDampsAnyStart && !at_center));
+        at_.stacked = lambda_ > 0 && (scales_columns() || (!Method::kDampsAnyStart && !at_center));
         make_stack();
         const typename Backend::StackScope scope(backend_, stack_.get());
         const auto w = Method::vectors(backend_, x_);
         T* r0 = backend_.row_vector(0);
         load_residual(r0, x_is_zero);
-        if (stacked_) backend_.elementwise(n_, FromCenter<T>{lambda_, anchors_.center, x_, scale_, r0 + m_}, 0);
+        if (at_.stacked) backend_.elementwise(n_, FromCenter<T>{lambda_, anchors_.center, x_, scale_, r0 + m_}, 0);
 
         Recurrence state{};
-        state.prepare(sigma_, stacked_ ? 0.0 : lambda_, rules(!restarted), backend_.ring(), restarted ? backend_.norm_now(n_, x_) : z0_norm_);
+        state.prepare(sigma_, at_.stacked ? 0.0 : lambda_, rules(!restarted), backend_.ring(), restarted ? backend_.norm_now(n_, x_) : z0_norm_);
         state_ = backend_.put_state(state);
         seen_ = 0;
         return iterate(w, Entry::start);
@@ -304,13 +321,17 @@ class Drive {
         return iterate(Method::vectors(backend_, x_), Entry::go_on);
     }
     Progress iterate(const typename Method::Vectors& w, Entry entry) {
-        const auto poll = [&](const Progress& progress, const RecordRing& ring) { return observe(progress, ring); };
+        const auto poll = [&](const Progress& progress, const RecordRing& ring) {
+            const int code = observe(progress, ring);
+            if (code == kGoOn) offer_checkpoint(Moment::between_iterations);
+            return code;
+        };
         return backend_.template run<Method>(w, state_, anchors_, entry, poll);
     }
     void make_stack() {
         stack_.reset();
         damping_.reset();
-        if (!stacked_) return;
+        if (!at_.stacked) return;
         // sigma multiplies the whole stack, so lambda I is given in the operator's units.
         const double lambda = std::ldexp(options_.damp, problem_.a_exponent + a_.exponent());
         if (scales_columns()) {
@@ -322,19 +343,95 @@ class Drive {
         }
         stack_ = std::make_unique<StackedOperator<T>>(a_, *damping_, backend_.one());
     }
+    static bool is_resumable(Status status) {
+        return status == Status::iteration_limit || status == Status::time_limit || status == Status::stopped;
+    }
+    // Hands a checkpoint to an observer that wants one. The device may be ahead of what was observed: its records come first.
+    void offer_checkpoint(Moment moment) {
+        if (observer_ == nullptr || !problem_.identity || !call_observer([&] { return observer_->wants_checkpoint(moment); })) return;
+        const Recurrence state = backend_.get_state(state_);
+        observe(state.progress, backend_.ring());
+        Checkpoint c;
+        c.identity = problem_.identity();
+        c.iteration = at_.base_iteration + state.progress.iteration;
+        c.position = bytes_of(at_);
+        c.state = bytes_of(state);
+        for_each_state_vector([&](T* p, std::int64_t n) {
+            const std::size_t begin = c.vectors.size();
+            c.vectors.resize(begin + static_cast<std::size_t>(n) * sizeof(T));
+            backend_.get_vector(reinterpret_cast<T*>(c.vectors.data() + begin), p, n);
+        });
+        c.best_x = best_x_;
+        call_observer([&] { observer_->on_checkpoint(c); return true; });
+    }
+    void take_position(const Checkpoint& c, SolveResult& result) {
+        if (c.position.size() != sizeof at_ || c.state.size() != sizeof(Recurrence)) throw InputError("the saved state is of another version of this program");
+        std::memcpy(&at_, c.position.data(), sizeof at_);
+        best_x_ = c.best_x;
+        result.restarts = at_.restarts;
+        result.norms.r_estimated = at_.r_estimated;
+        result.norms.ar_estimated = at_.ar_estimated;
+        result.norms.cond_estimate = at_.cond_estimate;
+    }
+    // The vectors and scalars of a checkpoint, under limits as they are now.
+    Progress run_from(const Checkpoint& c) {
+        make_stack();
+        const typename Backend::StackScope scope(backend_, stack_.get());
+        const auto w = Method::vectors(backend_, x_);
+        std::size_t begin = 0;
+        for_each_state_vector([&](T* p, std::int64_t n) {
+            const std::size_t bytes = static_cast<std::size_t>(n) * sizeof(T);
+            if (begin + bytes > c.vectors.size()) throw InputError("the saved state is of another version of this program");
+            std::vector<T> host(static_cast<std::size_t>(n));
+            std::memcpy(host.data(), c.vectors.data() + begin, bytes);
+            backend_.put_vector(p, host.data(), n);
+            begin += bytes;
+        });
+        Recurrence state{};
+        std::memcpy(static_cast<void*>(&state), c.state.data(), sizeof state);
+        StopRules rules = state.rules;
+        rules.max_iterations = max_iterations_ - at_.base_iteration;
+        if (state.progress.stopped() && is_resumable(static_cast<Status>(state.progress.code))) {
+            state.resume(rules, backend_.ring());
+        } else {
+            state.rules = rules;
+            state.ring = backend_.ring();
+        }
+        seen_ = state.progress.published;
+        state_ = backend_.put_state(state);
+        return iterate(w, Entry::go_on);
+    }
+    template <class F>
+    void for_each_state_vector(const F& f) {
+        Method::for_each_vector(Method::vectors(backend_, x_), at_.stacked ? m_ + n_ : m_, n_, f);
+    }
+    template <class S>
+    static std::vector<std::byte> bytes_of(const S& s) {
+        std::vector<std::byte> bytes(sizeof s);
+        std::memcpy(bytes.data(), &s, sizeof s);
+        return bytes;
+    }
+    // What the observer throws passes through the solve as it is.
+    template <class F>
+    auto call_observer(const F& f) {
+        observer_threw_ = true;  // unless it comes back
+        const auto answer = f();
+        observer_threw_ = false;
+        return answer;
+    }
     StopRules rules(bool at_start) {
         StopRules rules;
-        rules.atol = tolerances_.atol;
-        rules.btol = tolerances_.btol;
+        rules.atol = at_.tolerances.atol;
+        rules.btol = at_.tolerances.btol;
         rules.conlim = conlim_;
         rules.eps = kEps;
         rules.b_norm = b_norm_;
         rules.a_norm = a_norm_;
-        rules.ar_bound = tolerances_.ar_part * ar_bound_;
+        rules.ar_bound = at_.tolerances.ar_part * at_.ar_bound;
         if (at_start && !scales_columns()) rules.ar_relative = options_.ar_relative;
         rules.trust_radius = std::ldexp(options_.trust_radius, f_ - e_);
         rules.passes = options_.passes;
-        rules.max_iterations = max_iterations_ - base_iteration_;
+        rules.max_iterations = max_iterations_ - at_.base_iteration;
         rules.stall_window = resolved_stall_window(options_, problem_.data_rows, n_);
         return rules;
     }
@@ -348,7 +445,7 @@ class Drive {
                 IterationRecord record = ring.records[seen_ % ring.size];
                 record.compat = b_norm_ > 0 ? record.r_norm / b_norm_ : std::numeric_limits<double>::quiet_NaN();
                 record.ls = record.ar_norm == 0 ? 0.0 : record.ar_norm / (record.a_norm * record.r_norm);
-                record.iteration += base_iteration_;
+                record.iteration += at_.base_iteration;
                 record.r_norm = unscale_r(record.r_norm);
                 record.ar_norm = unscale_ar(record.ar_norm);
                 record.a_norm = std::ldexp(record.a_norm, -e_);
@@ -356,18 +453,15 @@ class Drive {
                 record.seconds = seconds;
                 records_.push_back(record);
             }
-            observer_threw_ = true;  // unless it comes back
-            const Verdict verdict = observer_->on_iterations(records_);
-            observer_threw_ = false;
-            if (verdict == Verdict::stop) return static_cast<int>(Status::stopped);
+            if (call_observer([&] { return observer_->on_iterations(records_); }) == Verdict::stop) return static_cast<int>(Status::stopped);
         }
         return out_of_time() ? static_cast<int>(Status::time_limit) : kGoOn;
     }
 
     void take_start(const Residuals& start) {
-        r_start_ = start.r_damped;
-        ar_start_ = start.ar;
-        ar_bound_ = std::max(ar_bound_, options_.ar_relative * ar_start_);
+        at_.r_start = start.r_damped;
+        at_.ar_start = start.ar;
+        at_.ar_bound = std::max(at_.ar_bound, options_.ar_relative * at_.ar_start);
     }
     void hand_over_x() {
         try {
@@ -396,7 +490,7 @@ class Drive {
         result.norms.x = host_norm(problem_.x.data(), n_);
         result.status = Status::resource_error;
         // On the way to x of iteration k + 1, LSMR and LSQR have published k.
-        result.iterations = base_iteration_ + backend_.get_state(state_).progress.published;
+        result.iterations = at_.base_iteration + backend_.get_state(state_).progress.published;
         result.message = std::string(status_sentence(result.status)) + ": " + reason;
         result.solve_seconds = seconds_since(start_clock_);
         return result;
@@ -485,7 +579,7 @@ class Drive {
         const double size = a_norm * std::max(now.x, x0_norm_) + b_norm_;
         const bool solves = fits(b_norm_, now.r_damped / 2) &&
                             now.r_damped <= 2 * (options_.btol * b_norm_ + options_.atol * a_norm * now.x);
-        const bool is_least = now.ar <= 2 * std::max(options_.atol * a_norm * now.r_damped, ar_bound_);
+        const bool is_least = now.ar <= 2 * std::max(options_.atol * a_norm * now.r_damped, at_.ar_bound);
         const bool solves_eps = now.r_damped <= 8 * kEps * size;
         const bool is_least_eps = now.ar <= 8 * kEps * a_norm * size;
         switch (claimed) {
@@ -506,13 +600,13 @@ class Drive {
     bool tighten(Status claim, const Residuals& now) {
         if (!scales_columns() || claim == Status::compatible_eps || claim == Status::least_squares_eps) return false;
         const double wanted_r = (options_.btol * b_norm_ + options_.atol * claim_norm() * now.x) / now.r_damped;
-        const double wanted_ar = std::max(options_.atol * claim_norm() * now.r_damped, ar_bound_) / now.ar;
+        const double wanted_ar = std::max(options_.atol * claim_norm() * now.r_damped, at_.ar_bound) / now.ar;
         const double wanted = claim == Status::compatible ? wanted_r : wanted_ar;
         if (!(wanted > 0)) return false;
         const double factor = std::clamp(wanted / 2, 1e-3, 0.5);
-        tolerances_.atol *= factor;
-        tolerances_.btol *= factor;
-        tolerances_.ar_part *= factor;
+        at_.tolerances.atol *= factor;
+        at_.tolerances.btol *= factor;
+        at_.tolerances.ar_part *= factor;
         return true;
     }
     double claim_norm() const { return claim_norm_ > 0 ? claim_norm_ : a_norm_used_; }
@@ -551,32 +645,39 @@ class Drive {
     std::int64_t m_ = 0;
     std::int64_t n_ = 0;
     std::int64_t max_iterations_ = 0;
-    std::int64_t base_iteration_ = 0;
     int e_ = 0;
     int f_ = 0;
     double sigma_ = 1;
     double lambda_ = 0;
     double a_norm_ = 0;       // scaled, of z, with the damping; 0: unknown
     double claim_norm_ = 0;   // scaled, of x, with the damping; 0: unknown
-    struct Tolerances {
-        double atol = 0, btol = 0;
-        double ar_part = 1;  // of ar_bound_
-    } tolerances_;            // of the run
     double a_norm_used_ = 0;  // scaled: as the last run saw it
     double b_norm_ = 0;       // scaled
     double x0_norm_ = 0;      // scaled
     double z0_norm_ = 0;
+    // Where the solve stands around its recurrence; a checkpoint holds it as it is.
+    struct Position {
+        std::int64_t base_iteration = 0;  // of the recurrences before this one
+        int restarts = 0;
+        bool stacked = false;             // the damping is rows under A
+        double r_start = 0, ar_start = 0;  // scaled: ||r|| and ||A^T r|| of the start
+        double ar_bound = 0;              // scaled: what test 2 allows, however small ||A|| ||r|| is
+        struct {
+            double atol = 0, btol = 0;
+            double ar_part = 1;           // of ar_bound
+        } tolerances;                     // of the run
+        Residuals best;                   // of the runs before
+        Status best_status = Status::start_solves;
+        double r_estimated = 0, ar_estimated = 0, cond_estimate = 0;  // of the best, in the caller's units
+    } at_;
+    std::vector<double> best_x_;
     T* x_ = nullptr;
     const T* scale_ = nullptr;  // D; null: ones
     T* start_ = nullptr;        // z of x0; null: zero
-    bool stacked_ = false;      // the damping is rows under A
     std::unique_ptr<LinearOperator<T>> damping_;
     std::unique_ptr<LinearOperator<T>> stack_;
     std::int64_t seen_ = 0;     // records of the run that the observer has
     Anchors<T> anchors_;
-    double r_start_ = 0;      // scaled: ||r|| and ||A^T r|| of the start
-    double ar_start_ = 0;
-    double ar_bound_ = 0;     // scaled: what test 2 allows, however small ||A|| ||r|| is
     bool observer_threw_ = false;
     Recurrence* state_ = nullptr;  // in the vectors' space
     std::vector<IterationRecord> records_;

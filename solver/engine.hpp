@@ -1,6 +1,7 @@
 // What stands behind a PreparedProblem: one device, one precision.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <span>
 #include <vector>
@@ -28,12 +29,19 @@ struct EngineMatrix {
 };
 EngineMatrix make_engine_matrix(std::shared_ptr<const CsrMatrix> original, const Transform& transform);
 
+// Of checkpoints: what tells solves apart, asked for only when one is made or used, and the one to go on with.
+struct Resumption {
+    std::function<SolveIdentity()> identity;  // null: none can be made
+    const Checkpoint* from = nullptr;         // its identity has been checked
+};
+
 class Engine {
   public:
     virtual ~Engine() = default;
     // b: [R b; G c], a value for each row of working and below.
     virtual SolveResult solve(std::span<const double> b, std::span<double> x, const SolveOptions& options, bool use_x0,
-                              Observer* observer) = 0;
+                              Observer* observer, const Resumption& resumption) = 0;
+    virtual const EngineMatrix& engine_matrix() const = 0;
     virtual const CsrMatrix& matrix() const = 0;
     virtual const PreparedInfo& info() const = 0;
     virtual MemoryUse memory() const = 0;

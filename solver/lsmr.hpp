@@ -139,6 +139,16 @@ struct Lsmr {
         return {backend.row_vector(0), backend.col_vector(0), backend.col_vector(1), backend.col_vector(2), x};
     }
 
+    // f(vector, length) for all that the next iteration reads.
+    template <class F>
+    static void for_each_vector(const Vectors& w, std::int64_t rows, std::int64_t cols, const F& f) {
+        f(w.u, rows);
+        f(w.v, cols);
+        f(w.h, cols);
+        f(w.hbar, cols);
+        f(w.x, cols);
+    }
+
     // u-hat holds b - A x; x the start.
     template <class Backend>
     static void start(Backend& backend, const Vectors& w, Recurrence* r, const Anchors<T>& /*anchors*/) {

@@ -63,6 +63,7 @@ struct SolveResult {
 struct PreparedInfo {
     DeviceKind device = DeviceKind::cpu;
     std::string device_name;
+    Precision precision = Precision::fp64;
     OperatorPlan plan;
     std::vector<std::string> notes;        // fall-backs taken, and why: each a sentence
     double setup_seconds = 0;

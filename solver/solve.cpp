@@ -106,6 +106,7 @@ PreparedProblem::PreparedProblem(std::shared_ptr<const CsrMatrix> a, const Prepa
         notes.push_back("scaled rows weigh the equations differently: where A x = b cannot be met, another x is the least-squares solution");
     }
     info_ = engine_->info();
+    info_.precision = options.precision;
     info_.notes.insert(info_.notes.begin(), notes.begin(), notes.end());
     if (!transform_.column_scale.empty()) {
         info_.plan.notes.push_back(fmt::format("columns scaled by powers of two, from 1 to {:g}",
@@ -120,8 +121,49 @@ PreparedProblem::~PreparedProblem() = default;
 PreparedProblem::PreparedProblem(PreparedProblem&&) noexcept = default;
 PreparedProblem& PreparedProblem::operator=(PreparedProblem&&) noexcept = default;
 
+SolveIdentity PreparedProblem::identity(std::span<const double> b, std::span<const double> x0, const SolveOptions& options) const {
+    const auto hash = [](std::initializer_list<std::span<const double>> parts) {
+        Fingerprint f;
+        for (const auto& part : parts) f.add(part.data(), static_cast<std::int64_t>(part.size()));
+        return f.value();
+    };
+    const detail::EngineMatrix& m = engine_->engine_matrix();
+    Fingerprint matrix;
+    for (const CsrMatrix* part : {m.working.get(), static_cast<const CsrMatrix*>(m.below.get())}) {
+        if (part == nullptr) continue;
+        matrix.add(part->offsets(), part->rows() + 1);
+        matrix.add(part->columns(), part->nnz());
+        matrix.add(part->values(), part->nnz());
+    }
+    matrix.add(m.column_scale.data(), static_cast<std::int64_t>(m.column_scale.size()));
+    SolveIdentity identity;
+    identity.matrix = matrix.value();
+    identity.rhs = hash({b});
+    identity.start = hash({x0, options.damp_center == DampCenter::given ? options.center : std::span<const double>()});
+    const auto number = [](double value) { return fmt::format("{}", value); };  // the shortest that reads back
+    identity.settings = {
+        {"the method", name(options.method)},
+        {"the precision", info_.precision == Precision::fp64 ? "fp64" : "fp32"},
+        {"the device", info_.device == DeviceKind::cuda ? info_.device_name : "CPU"},
+        {"the storage of A", name(info_.plan.storage)},
+        {"the product with A", info_.plan.forward},
+        {"the product with A^T", info_.plan.adjoint},
+        {"damp", number(options.damp)},
+        {"the centre of the damping", name(options.damp_center)},
+        {"atol", number(options.atol)},
+        {"btol", number(options.btol)},
+        {"conlim", number(resolved_conlim(options, info_.precision))},
+        {"the bound on ||A'r||", number(options.ar_bound)},
+        {"the relative bound on ||A'r||", number(options.ar_relative)},
+        {"the number of passes", std::to_string(options.passes)},
+        {"the window of stagnation", std::to_string(resolved_stall_window(options, this->matrix().rows(), this->matrix().cols()))},
+        {"the trust radius", number(options.trust_radius)},
+    };
+    return identity;
+}
+
 SolveResult PreparedProblem::solve(std::span<const double> b, std::span<double> x, const SolveOptions& options, bool use_x0,
-                                   Observer* observer) {
+                                   Observer* observer, const Checkpoint* resume) {
     SolveOptions resolved = resolved_options(options, matrix().rows(), matrix().cols(), &matrix());
     resolved.method = choose_method(options).method;
     const bool scales_columns = !transform_.column_scale.empty();
@@ -135,15 +177,20 @@ SolveResult PreparedProblem::solve(std::span<const double> b, std::span<double> 
     detail::check_length(static_cast<std::int64_t>(x.size()), matrix().cols(), "x", matrix());
     check_finite(b, "b");
     if (use_x0) check_finite(x, "x0");
-    SolveResult result;
+    std::vector<double> right_side;
     if (transform_.changes_the_problem()) {
         const std::span<const double> center = options.damp_center == DampCenter::given ? options.center
                                                : options.damp_center == DampCenter::x0 && use_x0 ? std::span<const double>(x)
                                                                                                   : std::span<const double>();
-        result = engine_->solve(transform_.right_side(b, center), x, resolved, use_x0, observer);
-    } else {
-        result = engine_->solve(b, x, resolved, use_x0, observer);
+        right_side = transform_.right_side(b, center);
+        b = right_side;
     }
+    detail::Resumption resumption;
+    const std::span<const double> x0 = use_x0 ? std::span<const double>(x) : std::span<const double>();
+    resumption.identity = [&] { return identity(b, x0, resolved); };
+    resumption.from = resume;
+    if (resume != nullptr) check_identity(resume->identity, resumption.identity());
+    SolveResult result = engine_->solve(b, x, resolved, use_x0, observer, resumption);
     const std::int64_t rows = matrix().rows() + (transform_.g ? transform_.g->rows() : 0);
     if (result.converged() && resolved.damp == 0 && rows < matrix().cols()) {
         result.notes.push_back(fmt::format("there are fewer equations than unknowns: of all solutions, x is the one of least {}{}",

@@ -38,8 +38,10 @@ class PreparedProblem {
     // All in host memory, fp64 whatever the precision of the solve. x may not overlap b. Blocks until done.
     // Throws InputError for wrong lengths, values that are not finite, or a method that does not fit (CG: A is not symmetric);
     // exceptions of the observer pass through.
+    // resume: a checkpoint of the same problem with the same options (limits may differ): the solve goes on there, to the bits that it
+    // would have had uninterrupted. Its first record is that of the next iteration. Throws InputError, naming what changed.
     SolveResult solve(std::span<const double> b, std::span<double> x, const SolveOptions& options, bool use_x0 = false,
-                      Observer* observer = nullptr);
+                      Observer* observer = nullptr, const Checkpoint* resume = nullptr);
 
     // k right-hand sides, one after another on the same operator and buffers: b is rows x k, x is cols x k, column-major.
     // observer sees the columns in turn: each begins again at iteration 1. When it stops one, the columns after it are not solved and
@@ -55,6 +57,8 @@ class PreparedProblem {
     MemoryUse memory() const;
 
   private:
+    SolveIdentity identity(std::span<const double> b, std::span<const double> x0, const SolveOptions& options) const;
+
     Transform transform_;  // what of it each solve needs: R, D and G
     std::unique_ptr<detail::Engine> engine_;
     PreparedInfo info_;

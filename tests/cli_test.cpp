@@ -248,6 +248,10 @@ TEST_CASE("cli: wrong command lines are refused with words that help") {
         {{"A", "--method", "cg", "--damp", "1"}, "knows no damping"},
         {{"A", "--method", "cg", "--ar-bound", "1"}, "does not estimate"},
         {{"A", "--ar-relative", "1"}, "must be below 1"},
+        {{"A", "--checkpoint-every", "1"}, "--checkpoint-every needs --save-state"},
+        {{"A", "--checkpoint-every", "0", "--save-state", "s"}, "must be above 0"},
+        {{"A", "--resume", "-"}, "a state is a file"},
+        {{"A", "--check", "--save-state", "s"}, "nothing to write"},
         {{"A", "--scale", "all"}, "must be one of none, cols, rows, both"},
         {{"A", "--scale", "cols", "--trust-radius", "1"}, "does not grow steadily"},
         {{"A", "--regularise-weight", "2"}, "needs --regularise"},
@@ -931,6 +935,103 @@ TEST_CASE("cli: weights, scaling and regularisation") {
     const Run least = run({wide, "--rhs", "ones", "--json", "-"});
     CHECK(least.says("of all solutions, x is the one of least ||x||"));
     CHECK(json::parse(least.out)["notes"].size() == 1);
+}
+
+// Killed at any moment, without a word; gone on with until it is done: x to the bit, and the state file is never half.
+TEST_CASE("cli: a solve that is killed again and again ends with the same x") {
+    const Folder folder;
+    const std::string a = folder.write("A.mtx", long_chain(3000));
+    const std::vector<std::string> solve = {a,          "--rhs", "random:1", "--atol",     "0",     "--btol",         "0",
+                                            "--conlim", "0",     "--damp",   "1e-6",       "--x0",  folder / "x0",    "--stall-window",
+                                            "0",        "-q",    "--method", "lsmr",       "--max-iter", "12000"};
+    std::vector<double> x0(3000);
+    for (std::size_t j = 0; j < x0.size(); ++j) x0[j] = static_cast<double>(j % 17) - 8;
+    folder.write("x0", array_text(3000, 1, x0));
+    CHECK(run(with(solve, {"-o", folder / "whole"})).code == 2);
+    const std::vector<double> whole = parse_array(read_file(folder / "whole")).values;
+
+    std::mt19937 random(7);
+    int kills = 0;
+    int states = 0;
+    Run last;
+    for (int round = 0; round < 200; ++round) {
+        std::vector<std::string> args = with(solve, {"-o", folder / "x", "--json", folder / "j", "--save-state", folder / "s", "--checkpoint-every", "0.005"});
+        if (fs::exists(folder / "s")) {
+            args = with(args, {"--resume", folder / "s"});
+            ++states;
+        }
+        Process process(args);
+        if (kills < 12) {
+            // The first states are waited for; then any moment.
+            if (states == 0) REQUIRE(wait_until([&] { return fs::exists(folder / "s"); }));
+            std::this_thread::sleep_for(std::chrono::milliseconds(random() % 60));
+            process.send(SIGKILL);
+        }
+        last = process.wait();
+        if (last.code != 128 + SIGKILL) break;
+        ++kills;
+    }
+    CAPTURE(last.err);
+    CHECK(last.code == 2);  // the iteration limit
+    CHECK(kills >= 3);
+    CHECK(parse_array(read_file(folder / "x")).values == whole);
+    const json report = json::parse(read_file(folder / "j"));
+    CHECK(report["iterations"] == 12000);
+    CHECK(report["state"]["resumed_after"].get<int>() > 0);
+    CHECK(report["state"]["iteration"] == 12000);
+    // No temporary file is left by the last, complete run; killed ones may leave theirs.
+    CHECK(fs::exists(folder / "s"));
+}
+
+TEST_CASE("cli: states are saved where a solve stops, and refused where they do not fit") {
+    const Folder folder;
+    const std::string a = folder.write("A.mtx", long_chain(400));
+    const std::vector<std::string> solve = {a, "--rhs", "random:1", "--atol", "1e-10", "--btol", "1e-10", "--conlim", "0"};
+    const std::string state = folder / "s";
+    const Run part = run(with(solve, {"--max-iter", "50", "--save-state", state}));
+    CHECK(part.code == 2);
+    CHECK(part.says("state           of iteration 50 in " + state + ": go on with --resume " + state));
+    const Run rest = run(with(solve, {"--max-iter", "5000", "--resume", state, "-o", folder / "x", "--history", folder / "h"}));
+    CHECK(rest.code == 0);
+    CHECK(rest.says("resumed         after iteration 50 of " + state));
+    const Run whole = run(with(solve, {"--max-iter", "5000", "-o", folder / "y"}));
+    CHECK(whole.code == 0);
+    CHECK(parse_array(read_file(folder / "x")).values == parse_array(read_file(folder / "y")).values);
+    CHECK(read_file(folder / "h").find("seconds\n51,") != std::string::npos);  // the history goes on
+
+    const auto refused = [&](const std::vector<std::string>& args, int code, const std::string& words) {
+        const Run result = run(args);
+        CAPTURE(result.err);
+        CHECK(result.code == code);
+        CHECK(result.says(words));
+    };
+    refused(with(solve, {"--resume", state, "--method", "cgls"}), 65, "the method was lsmr, now it is cgls");
+    refused({a, "--rhs", "random:2", "--atol", "1e-10", "--btol", "1e-10", "--conlim", "0", "--resume", state}, 65, "another b");
+    refused(with(solve, {"--resume", state, "--x0", folder / "y"}), 65, "another x0");
+    refused(with(solve, {"--resume", folder / "none"}), 66, "cannot be read");
+    refused(with(solve, {"--resume", a}), 65, "this is no saved state");
+    std::string bytes = read_file(state);
+    bytes[bytes.size() / 2] = static_cast<char>(bytes[bytes.size() / 2] ^ 1);
+    refused(with(solve, {"--resume", folder.write("flipped", bytes)}), 65, "damaged");
+    refused(with(solve, {"--save-state", a}), 73, a);
+    const std::string two = folder.write("b2.mtx", array_text(400, 2, std::vector<double>(800, 1.0)));
+    refused({a, two, "--save-state", state}, 64, "for one column of b; this one has 2");
+    // A state that cannot be written costs neither x nor the report.
+    const Run full = run(with(solve, {"--max-iter", "50", "--save-state", "/dev/full", "-o", folder / "z"}));
+    CHECK(full.code == 74);
+    CHECK(parse_array(read_file(folder / "z")).rows == 400);
+}
+
+TEST_CASE("cli: SIGTERM leaves a state to go on with") {
+    const Folder folder;
+    const std::string a = folder.write("A.mtx", long_chain(kChainSize));
+    Process process(with({a, "-o", folder / "x", "--save-state", folder / "s", "--history", folder / "h"}, kNeverDone));
+    REQUIRE(wait_until([&] { return read_file(folder / "h").find("\n20,") != std::string::npos; }));
+    process.send(SIGTERM);
+    const Run result = process.wait();
+    CHECK(result.code == 143);
+    CHECK(result.says("--resume"));
+    CHECK(run(with({a, "--resume", folder / "s", "--time-limit", "0.2", "-q"}, kNeverDone)).code == 2);
 }
 
 TEST_CASE("cli: other stops") {

@@ -6,6 +6,7 @@
 #include <thread>
 
 #include "operator/function_operator.hpp"
+#include "checkpoint_suite.hpp"
 #include "stop_suite.hpp"
 #include "transform_suite.hpp"
 #include "solver/cpu/cpu_backend.hpp"
@@ -228,6 +229,32 @@ TEST_CASE("transform: which solution of least norm is said") {
 }
 TEST_CASE("transform: refusals") {
     suite_transform_refusals(on_cpu());
+}
+
+// --- checkpoints ---
+
+TEST_CASE("checkpoint: an interrupted solve goes on to the same bits") {
+    suite_checkpoints(on_cpu());
+}
+TEST_CASE("checkpoint: refusals") {
+    suite_checkpoint_refusals(on_cpu());
+}
+TEST_CASE("checkpoint: fingerprints see every bit") {
+    const Vector p = random_vector(1000, 1021);
+    const auto hash = [](const Vector& values) {
+        Fingerprint f;
+        f.add(values.data(), static_cast<std::int64_t>(values.size()));
+        return f.value();
+    };
+    std::set<std::uint64_t> seen{hash(p), hash({}), hash(Vector(p.begin(), p.end() - 1))};
+    for (std::size_t i = 0; i < p.size(); ++i) {
+        Vector q = p;
+        q[i] = std::nextafter(q[i], 2);
+        seen.insert(hash(q));
+        q[i] = -p[i];
+        seen.insert(hash(q));
+    }
+    CHECK(seen.size() == 3 + 2 * p.size());
 }
 
 // --- several threads ---

@@ -21,6 +21,7 @@
 #include "solver/lsmr.hpp"
 #include "solver/solve_cuda.hpp"
 #include "solver_suite.hpp"
+#include "checkpoint_suite.hpp"
 #include "stop_suite.hpp"
 #include "transform_suite.hpp"
 
@@ -85,6 +86,8 @@ TEST_CASE("cuda transform: weights") { LSMR_NEEDS_GPU(); suite_weights_are_a_wei
 TEST_CASE("cuda transform: scaled columns") { LSMR_NEEDS_GPU(); suite_scaled_columns(gpu()); }
 TEST_CASE("cuda transform: which solution of least norm is said") { LSMR_NEEDS_GPU(); suite_least_norm_is_said(gpu()); }
 TEST_CASE("cuda transform: refusals") { LSMR_NEEDS_GPU(); suite_transform_refusals(gpu()); }
+TEST_CASE("cuda checkpoint: an interrupted solve goes on to the same bits") { LSMR_NEEDS_GPU(); suite_checkpoints(gpu()); }
+TEST_CASE("cuda checkpoint: refusals") { LSMR_NEEDS_GPU(); suite_checkpoint_refusals(gpu()); }
 TEST_CASE("cuda solver: the automatic method") { LSMR_NEEDS_GPU(); suite_automatic_method(gpu()); }
 
 TEST_SUITE_BEGIN("sanitizer");

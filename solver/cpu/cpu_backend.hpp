@@ -78,6 +78,9 @@ class CpuBackend {
 #pragma omp parallel for schedule(static) if (cpu::VectorChunks(n).count > 1)
         for (std::int64_t i = 0; i < n; ++i) dst[i] = scale(static_cast<double>(src[i]));
     }
+    // As they are, from and to host memory.
+    void get_vector(T* dst, const T* src, std::int64_t n) const { std::copy(src, src + n, dst); }
+    void put_vector(T* dst, const T* src, std::int64_t n) { std::copy(src, src + n, dst); }
 
     // --- steps of a method; r lies in host memory ---
     template <class R>

@@ -125,6 +125,9 @@ class CudaBackend {
             for (std::int64_t i = 0; i < count; ++i) dst[begin + i] = scale(static_cast<double>(staging_[i]));
         }
     }
+    // As they are, from and to host memory. Both wait.
+    void get_vector(T* dst, const T* src, std::int64_t n) const { copy(dst, src, n, cudaMemcpyDeviceToHost); }
+    void put_vector(T* dst, const T* src, std::int64_t n) const { copy(dst, src, n, cudaMemcpyHostToDevice); }
 
     // --- steps of a method; r lies in device memory and is not read here ---
     template <class R>
@@ -266,6 +269,10 @@ class CudaBackend {
     static constexpr std::int64_t kRing = 4 * kLongestBatch;  // records of the batch before, while the next two are written
     enum ConstantSlot : std::int64_t { kOne, kA, kB, kConstants };
 
+    void copy(T* dst, const T* src, std::int64_t n, cudaMemcpyKind kind) const {
+        if (n > 0) LSMR_CHECK(cudaMemcpyAsync(dst, src, static_cast<std::size_t>(n) * sizeof(T), kind, stream()));
+        context_.synchronize();
+    }
     CUstream_st* stream() const { return context_.stream(); }
     T* vector(std::vector<DeviceBuffer<T>>& list, std::size_t k, std::int64_t n) {
         while (list.size() <= k) list.emplace_back(context_, 0);

@@ -51,11 +51,12 @@ class CudaEngine final : public Engine {
     }
 
     SolveResult solve(std::span<const double> b, std::span<double> x, const SolveOptions& options, bool use_x0,
-                      Observer* observer) override {
+                      Observer* observer, const Resumption& resumption) override {
         const DeviceScope scope(context_.device());
-        const DriveProblem problem = drive_problem(a_, b, x, use_x0, audit_.get());
+        const DriveProblem problem = drive_problem(a_, b, x, use_x0, audit_.get(), resumption);
         return drive(*backend_, problem, options, resolved_conlim(options, options_.precision), observer);
     }
+    const EngineMatrix& engine_matrix() const override { return a_; }
     const CsrMatrix& matrix() const override { return *a_.original; }
     const PreparedInfo& info() const override { return info_; }
     MemoryUse memory() const override {
