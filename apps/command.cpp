@@ -217,6 +217,7 @@ int solve(CommandLine& line, Console& console) {
     }
 
     if (line.prepare.threads == 0) line.prepare.threads = omp_get_max_threads();
+    line.prepare.preconditioner_damp = line.solve.damp;
     line.prepare.weights = problem.weights;
     line.prepare.column_damp = problem.column_damp;
     line.prepare.regulariser = problem.regulariser;

@@ -75,6 +75,7 @@ Json options_json(const CommandLine& line) {
             {"regularise_weight", number(prepare.regulariser_weight)},
             {"weights", text_or_null(line.weights)},
             {"scale", name(prepare.scale)},
+            {"precondition", prepare.block_size > 0 ? Json("blocks:" + std::to_string(prepare.block_size)) : Json(name(prepare.preconditioner))},
             {"atol", number(solve.atol)},
             {"btol", number(solve.btol)},
             {"conlim", number(solve.conlim)},

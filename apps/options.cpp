@@ -12,6 +12,8 @@
 #include <utility>
 #include <vector>
 
+#include "solver/preconditioner.hpp"
+
 namespace lsmr {
 namespace {
 
@@ -123,6 +125,21 @@ void parse_device(PrepareOptions& prepare, const std::string& text) {
     }
 }
 
+void parse_preconditioner(PrepareOptions& prepare, const std::string& text) {
+    if (text.starts_with("blocks:")) {
+        prepare.preconditioner = Preconditioner::blocks;
+        prepare.block_size = parse_integer(text.substr(7), 1);
+        if (prepare.block_size > kLargestBlock) throw UsageError(fmt::format("blocks of at most {} columns", kLargestBlock));
+        return;
+    }
+    try {
+        prepare.preconditioner = parse_choice<Preconditioner>(
+            text, {{"none", Preconditioner::none}, {"cols", Preconditioner::columns}, {"blocks", Preconditioner::blocks}});
+    } catch (const UsageError&) {
+        throw UsageError("must be none, cols, blocks or blocks:N");
+    }
+}
+
 void parse_center(CommandLine& line, const std::string& text) {
     line.solve.damp_center = text == "zero" ? DampCenter::zero : text == "x0" ? DampCenter::x0 : DampCenter::given;
     if (line.solve.damp_center == DampCenter::given) line.center = parse_path(text);
@@ -190,6 +207,8 @@ std::vector<FlagGroup> make_flag_groups() {
                                                                      {"rows", Scaling::rows},
                                                                      {"both", Scaling::both}});
               }},
+             {"precondition", "", "P", "cols, blocks (found), blocks:N (of N columns) or none [none]",
+              [](CommandLine& line, const std::string& value) { parse_preconditioner(line.prepare, value); }},
              {"atol", "", "R", fmt::format("relative error of A [{:g}]", solve.atol),
               [](CommandLine& line, const std::string& value) { line.solve.atol = parse_finite(value); }},
              {"btol", "", "R", fmt::format("relative error of b [{:g}]", solve.btol),
@@ -416,6 +435,11 @@ void check_combinations(const CommandLine& line) {
                     "--method cg solves A x = b as it is, without weights, scaling or regularisation");
     const bool changes_the_problem = line.prepare.scale == Scaling::rows || line.prepare.scale == Scaling::both ||
                                      !line.weights.empty() || !line.column_damp.empty() || !line.regulariser.empty();
+    const bool preconditioned = line.prepare.preconditioner != Preconditioner::none;
+    refuse_together(preconditioned && (line.solve.method == Method::cg || line.solve.method == Method::cgls),
+                    "--precondition is for --method lsmr and lsqr");
+    refuse_together(preconditioned && line.solve.trust_radius > 0,
+                    "--trust-radius bounds ||x - x0||, which does not grow steadily with --precondition");
     refuse_together(line.compare_eigen && changes_the_problem,
                     "--compare knows no weights, scaled rows or regularising rows: only --damp");
     refuse_together(line.checkpoint_every_seconds > 0 && line.save_state.empty(), "--checkpoint-every needs --save-state");

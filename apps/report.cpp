@@ -97,8 +97,9 @@ void print_setup(Console& console, const CommandLine& line, const PreparedProble
     const SolveOptions& solve = line.solve;
     const PreparedInfo& info = prepared.info();
     console.line(fmt::format(
-        "solve   {}, damp {:g}{}, {}atol {:g}, btol {:g}, conlim {:g}, at most {}{}", name(solve.method), solve.damp,
-        around(line), line.prepare.scale == Scaling::none ? "" : fmt::format("scale {}, ", name(line.prepare.scale)), solve.atol, solve.btol, solve.conlim,
+        "solve   {}, damp {:g}{}, {}{}atol {:g}, btol {:g}, conlim {:g}, at most {}{}", name(solve.method), solve.damp,
+        around(line), line.prepare.scale == Scaling::none ? "" : fmt::format("scale {}, ", name(line.prepare.scale)),
+        line.prepare.preconditioner == Preconditioner::none ? "" : fmt::format("precondition {}, ", name(line.prepare.preconditioner)), solve.atol, solve.btol, solve.conlim,
         counted(solve.max_iterations, "iteration", "iterations"),
         std::isfinite(solve.time_limit_seconds) ? fmt::format(" and {:g} s", solve.time_limit_seconds) : ""));
     const std::string device = info.device == DeviceKind::cuda
@@ -189,11 +190,12 @@ void print_outcome(Console& console, const CommandLine& line, const Problem& pro
     console.line("                recomputed     by the recurrence");
     const bool damped = is_regularised(line);
     const bool scaled = line.prepare.scale == Scaling::columns || line.prepare.scale == Scaling::both;
+    const bool preconditioned = line.prepare.preconditioner != Preconditioner::none;
     if (damped) console.line(fmt::format("||r||           {}", number(norms.r)));
     console.line(fmt::format("{:<15} {}   {}", damped ? "||r|| damped" : "||r||", number(norms.r_damped),
                              number(norms.r_estimated)));
     console.line(fmt::format("{:<15} {}   {}{}", damped ? "||A'r|| damped" : "||A'r||", number(norms.ar),
-                             number(norms.ar_estimated), scaled ? " with scaled columns" : ""));
+                             number(norms.ar_estimated), preconditioned ? " preconditioned" : scaled ? " with scaled columns" : ""));
     console.line(fmt::format("||x||           {}   cond(A) at least {}", number(norms.x), number(norms.cond_estimate)));
     if (line.solve.trust_radius > 0) {
         console.line(fmt::format("||x - x0||      {}   trust radius {:g}", number(norms.dx), line.solve.trust_radius));

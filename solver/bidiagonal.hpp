@@ -6,6 +6,8 @@
 //
 // Deferred normalisation: the vectors hold u-hat = beta u and v-hat = alpha v; their norms ride along as scalars, so no pass
 // scales a vector. The update of iteration k needs v-hat and scalars only and runs beside the forward product of iteration k + 1.
+// With a preconditioner M = (K K^T)^-1 this is the bidiagonalisation of A K, in the unknowns of A: p-hat takes the place of v-hat in the
+// product with A^T, v-hat <- K K^T p-hat, and alpha = ||K^T p-hat||. ||A^T r|| is then ||K^T A^T r||.
 // sigma, a power of two, folds the scaling of A into the coefficients.
 #pragma once
 

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <algorithm>
+#include <cmath>
 #include <memory>
 #include <utility>
 
@@ -39,6 +40,11 @@ inline DriveProblem drive_problem(const EngineMatrix& a, std::span<const double>
     problem.a_frobenius = a.frobenius;
     problem.claim_frobenius = a.claim_frobenius;
     problem.data_frobenius = a.data_frobenius;
+    if (a.preconditioner) {
+        problem.preconditioned_frobenius = std::ldexp(a.preconditioner->frobenius, a.preconditioner->exponent);
+        problem.k_exponent = a.preconditioner->exponent - a.exponent;
+        problem.k_frobenius = a.preconditioner->scaled_frobenius;
+    }
     problem.a_max_abs = a.max_abs;
     problem.a_exponent = a.exponent;
     problem.host_audit = audit;

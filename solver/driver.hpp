@@ -3,7 +3,7 @@
 // A Backend (solver/cpu/cpu_backend.hpp, solver/cuda/cuda_backend.hpp) owns the vectors and runs the steps: products, elementwise
 // updates, and `finish`, which hands sums to the recurrence where the vectors live.
 //
-// Columns may be scaled: the run then sees A D and z = D^-1 x; norms that are reported and claims that are audited are those of x. A claim
+// Columns may be scaled: the run then sees A D and z = D^-1 x (or A D K, with a preconditioner); norms that are reported and claims that are audited are those of x. A claim
 // that holds for z but not for x makes the run go on under smaller tolerances.
 //
 // Scaling: the run sees A' = 2^e A, lambda' = 2^e lambda, b' = 2^f b, x' = 2^(f - e) x, with e and f such that the largest entries are
@@ -48,6 +48,9 @@ struct DriveProblem {
     double a_max_abs = 0;          // the same for the largest entry
     double claim_frobenius = -1;   // ||[A; G]||_F in the same units: what claims about x are measured by
     double data_frobenius = -1;    // ||A||_F in the same units: what is reported
+    double preconditioned_frobenius = 0;  // ||[A; G] D K||_F in the same units, where there is a preconditioner
+    double k_frobenius = 0;               // ||D K||_F
+    int k_exponent = 0;                   // 2^-k_exponent K is the K that belongs to A itself
     // All these are those of 2^a_exponent A, and the operator was made from that matrix too: its values are those
     // of 2^(a_exponent + its own exponent()) A.
     int a_exponent = 0;
@@ -99,7 +102,7 @@ class Drive {
         const Checkpoint* resume = problem_.resume;
         if (resume != nullptr) {
             take_position(*resume, result);
-        } else if (scales_columns()) {
+        } else if (other_metric()) {
             take_start(residuals());
         }
         for (;;) {
@@ -125,7 +128,7 @@ class Drive {
                 if (reason.empty()) throw;
                 return out_of_resources(result, reason);
             }
-            if (result.restarts == 0 && !scales_columns()) take_start({.r_damped = progress.r_start, .ar = progress.ar_start});
+            if (result.restarts == 0 && !other_metric()) take_start({.r_damped = progress.r_start, .ar = progress.ar_start});
             const std::int64_t iterations = at_.base_iteration + progress.iteration;
             progress.suspect_iteration += at_.base_iteration;
             a_norm_used_ = progress.a_norm;
@@ -151,7 +154,7 @@ class Drive {
                 best = now;
                 best_status = status;
                 result.norms.r_estimated = unscale_r(progress.r_norm);
-                result.norms.ar_estimated = unscale_ar(progress.ar_norm);
+                result.norms.ar_estimated = unscale_estimate(progress.ar_norm, f_);
                 result.norms.cond_estimate = progress.largest_cond;
                 best_x.resize(static_cast<std::size_t>(n_));
                 download_x(best_x);
@@ -240,6 +243,10 @@ class Drive {
             return frobenius >= 0 ? std::sqrt(square(std::ldexp(frobenius, e_ - problem_.a_exponent)) + damping * square(lambda_)) : 0.0;
         };
         a_norm_ = stacked_norm(problem_.a_frobenius, scale2);
+        if (backend_.preconditioned()) {
+            a_norm_of_z_ = a_norm_;
+            a_norm_ = stacked_norm(problem_.preconditioned_frobenius, square(problem_.k_frobenius));
+        }
         claim_norm_ = stacked_norm(problem_.claim_frobenius, static_cast<double>(n_));
         at_.tolerances = {options_.atol, options_.btol, 1.0};
     }
@@ -263,6 +270,7 @@ class Drive {
             backend_.zero(x_, n_);
         }
         anchors_.start = start_;
+        anchors_.preconditioned = backend_.preconditioned();
         anchors_.bounded = options_.trust_radius > 0;
         if (options_.damp == 0) return;
         if (options_.damp_center == DampCenter::x0) anchors_.center = start_;
@@ -296,8 +304,8 @@ class Drive {
     Progress run(bool restarted) {
         const bool at_center = !restarted && anchors_.center == start_;
         const bool x_is_zero = !restarted && !problem_.use_x0;
-        // lambda ||x - c|| of x = D z is no scalar damping of z.
-        at_.stacked = lambda_ > 0 && (scales_columns() || (!Method::kDampsAnyStart && !at_center));
+        // lambda ||x - c|| of x = D z, or in the metric of M, is no scalar damping.
+        at_.stacked = lambda_ > 0 && (other_metric() || (!Method::kDampsAnyStart && !at_center));
         make_stack();
         const typename Backend::StackScope scope(backend_, stack_.get());
         const auto w = Method::vectors(backend_, x_);
@@ -427,8 +435,9 @@ class Drive {
         rules.eps = kEps;
         rules.b_norm = b_norm_;
         rules.a_norm = a_norm_;
+        rules.a_norm_of_x = a_norm_of_z_;
         rules.ar_bound = at_.tolerances.ar_part * at_.ar_bound;
-        if (at_start && !scales_columns()) rules.ar_relative = options_.ar_relative;
+        if (at_start && !other_metric()) rules.ar_relative = options_.ar_relative;
         rules.trust_radius = std::ldexp(options_.trust_radius, f_ - e_);
         rules.passes = options_.passes;
         rules.max_iterations = max_iterations_ - at_.base_iteration;
@@ -447,8 +456,8 @@ class Drive {
                 record.ls = record.ar_norm == 0 ? 0.0 : record.ar_norm / (record.a_norm * record.r_norm);
                 record.iteration += at_.base_iteration;
                 record.r_norm = unscale_r(record.r_norm);
-                record.ar_norm = unscale_ar(record.ar_norm);
-                record.a_norm = std::ldexp(record.a_norm, -e_);
+                record.ar_norm = unscale_estimate(record.ar_norm, f_);
+                record.a_norm = unscale_estimate(record.a_norm, 0);
                 record.x_norm = unscale_x(record.x_norm);
                 record.seconds = seconds;
                 records_.push_back(record);
@@ -598,7 +607,7 @@ class Drive {
 
     // After a claim that holds for z and not for x: smaller tolerances for z, as far as x misses its own. False where there are none below.
     bool tighten(Status claim, const Residuals& now) {
-        if (!scales_columns() || claim == Status::compatible_eps || claim == Status::least_squares_eps) return false;
+        if (!other_metric() || claim == Status::compatible_eps || claim == Status::least_squares_eps) return false;
         const double wanted_r = (options_.btol * b_norm_ + options_.atol * claim_norm() * now.x) / now.r_damped;
         const double wanted_ar = std::max(options_.atol * claim_norm() * now.r_damped, at_.ar_bound) / now.ar;
         const double wanted = claim == Status::compatible ? wanted_r : wanted_ar;
@@ -610,6 +619,8 @@ class Drive {
         return true;
     }
     double claim_norm() const { return claim_norm_ > 0 ? claim_norm_ : a_norm_used_; }
+    // Whether the recurrence measures in another metric than claims about x do.
+    bool other_metric() const { return scales_columns() || backend_.preconditioned(); }
     bool scales_columns() const { return !problem_.column_scale.empty(); }
     double column_scale(std::size_t j) const { return scales_columns() ? problem_.column_scale[j] : 1.0; }
     double largest_scale() const {
@@ -632,6 +643,8 @@ class Drive {
     static double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
     double unscale_r(double value) const { return std::ldexp(value, -f_); }
     double unscale_ar(double value) const { return std::ldexp(value, -e_ - f_); }
+    // ||A|| and ||A^T r|| as the recurrence has them: with a preconditioner those of A K, whatever the scale of A is.
+    double unscale_estimate(double value, int f) const { return std::ldexp(value, -e_ - f - (backend_.preconditioned() ? problem_.k_exponent : 0)); }
     double unscale_x(double value) const { return std::ldexp(value, e_ - f_); }
 
     Backend& backend_;
@@ -650,6 +663,7 @@ class Drive {
     double sigma_ = 1;
     double lambda_ = 0;
     double a_norm_ = 0;       // scaled, of z, with the damping; 0: unknown
+    double a_norm_of_z_ = 0;  // scaled, without the preconditioner; 0: there is none
     double claim_norm_ = 0;   // scaled, of x, with the damping; 0: unknown
     double a_norm_used_ = 0;  // scaled: as the last run saw it
     double b_norm_ = 0;       // scaled

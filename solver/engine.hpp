@@ -9,6 +9,7 @@
 #include "operator/csr_matrix.hpp"
 #include "solver/observer.hpp"
 #include "solver/options.hpp"
+#include "solver/preconditioner.hpp"
 #include "solver/result.hpp"
 #include "solver/transform.hpp"
 
@@ -22,6 +23,7 @@ struct EngineMatrix {
     std::shared_ptr<const CsrMatrix> below;  // regularising rows; null: none
     std::vector<double> column_scale;        // empty: ones
     int exponent = 0;
+    std::shared_ptr<const BlockPreconditioner> preconditioner;  // of working, below and column_scale; null: none
     double max_abs = 0;          // of working and below
     double frobenius = 0;        // of both, one above the other
     double claim_frobenius = 0;  // the same before columns were scaled

@@ -123,7 +123,7 @@ struct Lsmr {
     using Value = T;
     using Recurrence = LsmrRecurrence<T>;
     static constexpr int kRowVectors = 1;  // u
-    static constexpr int kColVectors = 3;  // v, h, hbar, beside x
+    static constexpr int kColVectors = 5;  // v, h, hbar, beside x; with a preconditioner p, t
     // The damping needs the start to be the centre; otherwise it is stacked under A.
     static constexpr bool kDampsAnyStart = false;
 
@@ -133,10 +133,15 @@ struct Lsmr {
         T* h;
         T* hbar;
         T* x;
+        T* p;  // v where there is no preconditioner
+        T* t;  // K^T p
     };
     template <class Backend>
     static Vectors vectors(Backend& backend, T* x) {
-        return {backend.row_vector(0), backend.col_vector(0), backend.col_vector(1), backend.col_vector(2), x};
+        T* v = backend.col_vector(0);
+        const bool preconditioned = backend.preconditioned();
+        return {backend.row_vector(0), v, backend.col_vector(1), backend.col_vector(2), x, preconditioned ? backend.col_vector(3) : v,
+                preconditioned ? backend.col_vector(4) : nullptr};
     }
 
     // f(vector, length) for all that the next iteration reads.
@@ -147,16 +152,18 @@ struct Lsmr {
         f(w.h, cols);
         f(w.hbar, cols);
         f(w.x, cols);
+        if (w.p != w.v) f(w.p, cols);
     }
 
     // u-hat holds b - A x; x the start.
     template <class Backend>
-    static void start(Backend& backend, const Vectors& w, Recurrence* r, const Anchors<T>& /*anchors*/) {
+    static void start(Backend& backend, const Vectors& w, Recurrence* r, const Anchors<T>& anchors) {
         backend.zero(w.h, backend.cols());
         backend.zero(w.hbar, backend.cols());
         backend.norm(backend.rows(), w.u, 0);
         backend.finish(r, Recurrence::start_forward, 1);
-        backend.adjoint(r, &r->d1, w.u, &r->d2, w.v, 0);
+        backend.adjoint(r, &r->d1, w.u, &r->d2, w.p, 0);
+        if (anchors.preconditioned) backend.precondition(r, w.p, w.t, w.v, 0);
         backend.finish(r, Recurrence::start_adjoint, 1);
     }
 
@@ -171,7 +178,8 @@ struct Lsmr {
         backend.elementwise(backend.cols(), LsmrStep<T>{r, w.v, w.h, w.hbar, w.x}, 1);
         backend.finish(r, Recurrence::after_forward, 2);
         // Stage B.
-        backend.adjoint(r, &r->d1, w.u, &r->d2, w.v, 0);
+        backend.adjoint(r, &r->d1, w.u, &r->d2, w.p, 0);
+        if (anchors.preconditioned) backend.precondition(r, w.p, w.t, w.v, 0);
         backend.finish(r, Recurrence::after_adjoint, 1);
     }
 };

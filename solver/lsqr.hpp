@@ -99,7 +99,7 @@ struct Lsqr {
     using Value = T;
     using Recurrence = LsqrRecurrence<T>;
     static constexpr int kRowVectors = 1;  // u
-    static constexpr int kColVectors = 2;  // v, w, beside x
+    static constexpr int kColVectors = 4;  // v, w, beside x; with a preconditioner p, t
     // The damping needs the start to be the centre; otherwise it is stacked under A.
     static constexpr bool kDampsAnyStart = false;
 
@@ -108,10 +108,15 @@ struct Lsqr {
         T* v;
         T* w;
         T* x;
+        T* p;  // v where there is no preconditioner
+        T* t;  // K^T p
     };
     template <class Backend>
     static Vectors vectors(Backend& backend, T* x) {
-        return {backend.row_vector(0), backend.col_vector(0), backend.col_vector(1), x};
+        T* v = backend.col_vector(0);
+        const bool preconditioned = backend.preconditioned();
+        return {backend.row_vector(0), v, backend.col_vector(1), x, preconditioned ? backend.col_vector(2) : v,
+                preconditioned ? backend.col_vector(3) : nullptr};
     }
 
     // f(vector, length) for all that the next iteration reads.
@@ -121,15 +126,17 @@ struct Lsqr {
         f(w.v, cols);
         f(w.w, cols);
         f(w.x, cols);
+        if (w.p != w.v) f(w.p, cols);
     }
 
     // u-hat holds b - A x; x the start.
     template <class Backend>
-    static void start(Backend& backend, const Vectors& w, Recurrence* r, const Anchors<T>& /*anchors*/) {
+    static void start(Backend& backend, const Vectors& w, Recurrence* r, const Anchors<T>& anchors) {
         backend.zero(w.w, backend.cols());
         backend.norm(backend.rows(), w.u, 0);
         backend.finish(r, Recurrence::start_forward, 1);
-        backend.adjoint(r, &r->d1, w.u, &r->d2, w.v, 0);
+        backend.adjoint(r, &r->d1, w.u, &r->d2, w.p, 0);
+        if (anchors.preconditioned) backend.precondition(r, w.p, w.t, w.v, 0);
         backend.finish(r, Recurrence::start_adjoint, 1);
     }
 
@@ -144,7 +151,8 @@ struct Lsqr {
         backend.elementwise(backend.cols(), LsqrStep<T>{r, w.v, w.w, w.x}, 1);
         backend.finish(r, Recurrence::after_forward, 2);
         // Stage B.
-        backend.adjoint(r, &r->d1, w.u, &r->d2, w.v, 0);
+        backend.adjoint(r, &r->d1, w.u, &r->d2, w.p, 0);
+        if (anchors.preconditioned) backend.precondition(r, w.p, w.t, w.v, 0);
         backend.finish(r, Recurrence::after_adjoint, 1);
     }
 };

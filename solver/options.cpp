@@ -68,6 +68,14 @@ const char* name(Scaling scale) {
     }
     return "";
 }
+const char* name(Preconditioner preconditioner) {
+    switch (preconditioner) {
+        case Preconditioner::none: return "none";
+        case Preconditioner::columns: return "cols";
+        case Preconditioner::blocks: return "blocks";
+    }
+    return "";
+}
 const char* name(Precision precision) { return precision == Precision::fp64 ? "fp64" : "fp32"; }
 
 }  // namespace lsmr

@@ -23,6 +23,9 @@ enum class DeviceKind { automatic, cpu, cuda };
 // changes the least-squares problem wherever A x = b cannot be met.
 enum class Scaling { none, columns, rows, both };
 
+// M near A^T A, for LSMR and LSQR. columns: its diagonal, the squared norms of the columns; blocks: blocks on its diagonal.
+enum class Preconditioner { none, columns, blocks };
+
 // How the problem is set up: chosen once, kept by a PreparedProblem.
 struct PrepareOptions {
     DeviceKind device = DeviceKind::automatic;
@@ -37,6 +40,9 @@ struct PrepareOptions {
     // Products that the storage must pay for; 0: not known, many are assumed.
     std::int64_t expected_products = 0;
     Scaling scale = Scaling::none;
+    Preconditioner preconditioner = Preconditioner::none;
+    std::int64_t block_size = 0;       // columns of a block, 1 to 32; 0: neighbours that have entries in the same rows
+    double preconditioner_damp = 0.0;  // the damping that M allows for; solves with another one are right too
     // The next three change the problem; spans are read while it is set up. In every norm and test, A and b stand for the weighted ones.
     std::span<const double> weights;         // w_i >= 0, one for each row: ||b - A x||^2 becomes sum w_i (b - A x)_i^2
     std::span<const double> column_damp;     // d_j >= 0, one for each column: adds sum d_j^2 (x_j - c_j)^2
@@ -73,5 +79,6 @@ const char* name(Method method);
 const char* name(DampCenter center);
 const char* name(Precision precision);
 const char* name(Scaling scale);
+const char* name(Preconditioner preconditioner);
 
 }  // namespace lsmr

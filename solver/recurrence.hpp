@@ -63,6 +63,7 @@ struct Anchors {
     const T* center = nullptr;  // of the damping; null: zero
     const T* start = nullptr;   // x0; null: zero
     bool bounded = false;       // by rules.trust_radius around the start
+    bool preconditioned = false;  // LSMR and LSQR: v <- K K^T p
 };
 
 template <class T>

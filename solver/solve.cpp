@@ -80,6 +80,21 @@ std::unique_ptr<Engine> make_engine(const EngineMatrix& a, const PrepareOptions&
     return make_cpu_engine(a, cpu);
 }
 
+std::shared_ptr<const BlockPreconditioner> make_preconditioner(const EngineMatrix& m, const PrepareOptions& options, std::string& note) {
+    if (!(options.preconditioner_damp >= 0) || std::isinf(options.preconditioner_damp)) {
+        throw InputError(fmt::format("the preconditioner's damping must be a finite number of at least 0, not {}", options.preconditioner_damp));
+    }
+    const std::int64_t cols = m.original->cols();
+    const ColumnBlocks blocks = options.preconditioner == Preconditioner::columns ? even_blocks(cols, 1)
+                                : options.block_size != 0                         ? even_blocks(cols, options.block_size)
+                                                                                  : detect_blocks(*m.original);
+    auto p = std::make_shared<const BlockPreconditioner>(make_block_preconditioner(*m.working, m.below.get(), m.column_scale,
+                                                                                   PowerOfTwo(m.exponent)(options.preconditioner_damp), blocks));
+    note = fmt::format("preconditioner: {} blocks of A^T A, at most {} columns each, {} entries", blocks.count(), blocks.largest(), p->k.nnz());
+    if (p->shifted > 0) note += fmt::format("; {} of them are singular and were shifted", p->shifted);
+    return p;
+}
+
 void check_length(std::int64_t found, std::int64_t expected, const char* what, const CsrMatrix& a) {
     if (found != expected) throw InputError(fmt::format("solve: {} has {} entries, A is {} x {}", what, found, a.rows(), a.cols()));
 }
@@ -98,7 +113,11 @@ PreparedProblem::PreparedProblem(std::shared_ptr<const CsrMatrix> a, const Prepa
     const auto start = std::chrono::steady_clock::now();
     std::vector<std::string> notes;
     transform_ = make_transform(a, options);
-    engine_ = detail::make_engine(detail::make_engine_matrix(std::move(a), transform_), options, notes);
+    detail::EngineMatrix m = detail::make_engine_matrix(std::move(a), transform_);
+    std::string blocks_note;
+    if (options.preconditioner != Preconditioner::none) m.preconditioner = detail::make_preconditioner(m, options, blocks_note);
+    preconditioner_ = options.preconditioner;
+    engine_ = detail::make_engine(m, options, notes);
     // The engine has what it needs of the copies.
     transform_.a.reset();
     transform_.below.reset();
@@ -115,6 +134,7 @@ PreparedProblem::PreparedProblem(std::shared_ptr<const CsrMatrix> a, const Prepa
     if (transform_.g) {
         info_.plan.notes.push_back(fmt::format("{} regularising rows, {} entries, as an operator of their own", transform_.g->rows(), transform_.g->nnz()));
     }
+    if (!blocks_note.empty()) info_.plan.notes.push_back(blocks_note);
     info_.setup_seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
 }
 PreparedProblem::~PreparedProblem() = default;
@@ -135,6 +155,7 @@ SolveIdentity PreparedProblem::identity(std::span<const double> b, std::span<con
         matrix.add(part->columns(), part->nnz());
         matrix.add(part->values(), part->nnz());
     }
+    if (m.preconditioner) matrix.add(m.preconditioner->k.values(), m.preconditioner->k.nnz());
     matrix.add(m.column_scale.data(), static_cast<std::int64_t>(m.column_scale.size()));
     SolveIdentity identity;
     identity.matrix = matrix.value();
@@ -143,6 +164,7 @@ SolveIdentity PreparedProblem::identity(std::span<const double> b, std::span<con
     const auto number = [](double value) { return fmt::format("{}", value); };  // the shortest that reads back
     identity.settings = {
         {"the method", name(options.method)},
+        {"the preconditioner", name(preconditioner_)},
         {"the precision", info_.precision == Precision::fp64 ? "fp64" : "fp32"},
         {"the device", info_.device == DeviceKind::cuda ? info_.device_name : "CPU"},
         {"the storage of A", name(info_.plan.storage)},
@@ -190,12 +212,23 @@ SolveResult PreparedProblem::solve(std::span<const double> b, std::span<double> 
     resumption.identity = [&] { return identity(b, x0, resolved); };
     resumption.from = resume;
     if (resume != nullptr) check_identity(resume->identity, resumption.identity());
+    if (preconditioner_ != Preconditioner::none) {
+        if (resolved.method != Method::lsmr && resolved.method != Method::lsqr) {
+            throw InputError(fmt::format("{} takes no preconditioner: lsmr and lsqr do", name(resolved.method)));
+        }
+        if (options.trust_radius > 0) {
+            throw InputError("a trust radius bounds ||x - x0||, which does not grow steadily with a preconditioner: take one of the two");
+        }
+    }
     SolveResult result = engine_->solve(b, x, resolved, use_x0, observer, resumption);
     const std::int64_t rows = matrix().rows() + (transform_.g ? transform_.g->rows() : 0);
     if (result.converged() && resolved.damp == 0 && rows < matrix().cols()) {
-        result.notes.push_back(fmt::format("there are fewer equations than unknowns: of all solutions, x is the one of least {}{}",
-                                           scales_columns ? "||D^-1 (x - x0)||, D being the column scale, and not of least " : "",
-                                           use_x0 ? "||x - x0||" : scales_columns ? "||x - x0|| (x0 = 0)" : "||x||"));
+        const char* which = preconditioner_ != Preconditioner::none
+                                ? "||K^-1 D^-1 (x - x0)||, of the preconditioner's metric, and not of least ||x - x0||"
+                            : scales_columns ? "||D^-1 (x - x0)||, D being the column scale, and not of least ||x - x0||"
+                            : use_x0         ? "||x - x0||"
+                                             : "||x||";
+        result.notes.push_back(fmt::format("there are fewer equations than unknowns: of all solutions, x is the one of least {}", which));
     }
     return result;
 }
@@ -217,7 +250,7 @@ std::vector<SolveResult> PreparedProblem::solve_many(std::span<const double> b, 
 
 MethodChoice PreparedProblem::choose_method(const SolveOptions& options) const {
     // CG takes A as it is; rows that regularise make a least-squares problem of any A.
-    const bool plain = transform_.column_scale.empty() && !transform_.changes_the_problem();
+    const bool plain = preconditioner_ == Preconditioner::none && transform_.column_scale.empty() && !transform_.changes_the_problem();
     const std::int64_t rows = matrix().rows() + (transform_.g ? transform_.g->rows() : 0);
     return lsmr::choose_method(options, rows, matrix().cols(), plain ? &matrix() : nullptr);
 }

@@ -59,6 +59,7 @@ class PreparedProblem {
   private:
     SolveIdentity identity(std::span<const double> b, std::span<const double> x0, const SolveOptions& options) const;
 
+    Preconditioner preconditioner_ = Preconditioner::none;
     Transform transform_;  // what of it each solve needs: R, D and G
     std::unique_ptr<detail::Engine> engine_;
     PreparedInfo info_;

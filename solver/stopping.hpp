@@ -26,6 +26,7 @@ struct StopRules {
     double eps = 0;     // of the vector type
     double b_norm = 0;
     double a_norm = 0;       // ||[A; lambda I]||_F, exact; 0: unknown, the method's estimate is used
+    double a_norm_of_x = 0;  // the ||A|| that belongs to ||x||, where a preconditioner gives test 2 another metric; 0: the same
     double ar_bound = 0;     // for ||A^T r||
     double ar_relative = 0;  // becomes ar_relative ||A^T r_0|| in ar_bound at the start
     double trust_radius = 0;  // for ||x - x0||; 0: off
@@ -70,7 +71,7 @@ inline constexpr int kGoOn = -1;  // in place of a Status, as an int: kernels ke
 
 // The first of the tests 1 to 6 that passes, in this order; kGoOn when none does.
 LSMR_HD inline int passed_test(const StopRules& rules, const Estimates& e) {
-    const double a_times_x = e.a_norm * e.x_norm;
+    const double a_times_x = (rules.a_norm_of_x > 0 ? rules.a_norm_of_x : e.a_norm) * e.x_norm;
     const double a_times_r = e.a_norm * e.r_norm;
     const bool fit = fits(rules.b_norm, e.r_norm);
     if (e.r_norm == 0) return static_cast<int>(Status::compatible);

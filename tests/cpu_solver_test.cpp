@@ -7,6 +7,7 @@
 
 #include "operator/function_operator.hpp"
 #include "checkpoint_suite.hpp"
+#include "preconditioner_suite.hpp"
 #include "stop_suite.hpp"
 #include "transform_suite.hpp"
 #include "solver/cpu/cpu_backend.hpp"
@@ -255,6 +256,67 @@ TEST_CASE("checkpoint: fingerprints see every bit") {
         seen.insert(hash(q));
     }
     CHECK(seen.size() == 3 + 2 * p.size());
+}
+
+// --- preconditioners ---
+
+TEST_CASE("preconditioner: iterates are those on A K") {
+    suite_preconditioned_iterates(on_cpu());
+}
+TEST_CASE("preconditioner: answers against dense ones") {
+    suite_preconditioned_answers(on_cpu());
+}
+TEST_CASE("preconditioner: fewer iterations") {
+    suite_preconditioners_save_iterations(on_cpu());
+}
+TEST_CASE("preconditioner: refusals") {
+    suite_preconditioner_refusals(on_cpu());
+}
+TEST_CASE("preconditioner: blocks are found") {
+    const ColumnBlocks found = detect_blocks(*bundle_matrix(4, 14));
+    REQUIRE(found.count() == 18);
+    for (std::size_t b = 0; b < 18; ++b) CHECK(found.begins[b + 1] - found.begins[b] == (b < 4 ? 9 : 3));
+    CHECK(found.largest() == 9);
+    // Never more than fits a block; single columns where no neighbours are alike.
+    Triplets full{3, 70, {}, {}, {}};
+    for (std::int64_t i = 0; i < 3; ++i) {
+        for (std::int64_t j = 0; j < 70; ++j) full.add(i, j, 1.0);
+    }
+    CHECK(detect_blocks(*full.matrix()).begins == std::vector<std::int64_t>{0, 32, 64, 70});
+    CHECK(detect_blocks(*diagonal({1, 2, 3})).begins == std::vector<std::int64_t>{0, 1, 2, 3});
+    CHECK(detect_blocks(*zero_matrix(2, 0)).count() == 0);
+    CHECK(even_blocks(10, 4).begins == std::vector<std::int64_t>{0, 4, 8, 10});
+}
+// K^T (A^T A + damp^2 I)_b K = I; singular blocks are shifted, empty ones are I.
+TEST_CASE("preconditioner: factors of the blocks") {
+    const Matrix a = bundle_matrix();
+    for (const double damp : {0.0, 0.3}) {
+        const ColumnBlocks blocks = detect_blocks(*a);
+        const BlockPreconditioner p = make_block_preconditioner(*a, nullptr, {}, damp, blocks);
+        CHECK(p.shifted == 0);
+        const DenseMatrix k = dense(p.k) * std::ldexp(1.0L, -p.exponent);
+        const DenseMatrix gram = dense(*a).transpose() * dense(*a);
+        for (std::size_t b = 0; b + 1 < blocks.begins.size(); ++b) {
+            const auto begin = blocks.begins[b], n = blocks.begins[b + 1] - begin;
+            const DenseMatrix kb = k.block(begin, begin, n, n);
+            const DenseMatrix m = gram.block(begin, begin, n, n) + static_cast<long double>(damp * damp) * DenseMatrix::Identity(n, n);
+            CHECK((kb.transpose() * m * kb - DenseMatrix::Identity(n, n)).norm() < 1e-8L);  // the blocks' condition is about 1e7
+        }
+        CHECK((k.triangularView<Eigen::StrictlyLower>().toDenseMatrix()).norm() == 0);
+        check_within(p.frobenius, static_cast<double>((dense(*a) * k).norm()), 1e-9 * p.frobenius, "||A K||_F");
+        check_within(p.scaled_frobenius, static_cast<double>(dense(p.k).norm()), 1e-12 * p.scaled_frobenius, "||K||_F");
+    }
+    // Two equal columns, and one that is empty.
+    const Matrix singular = matrix_of(3, 3, {1, 1, 0, 2, 2, 0, 3, 3, 0});
+    const BlockPreconditioner p = make_block_preconditioner(*singular, nullptr, {}, 0, even_blocks(3, 2));
+    CHECK(p.shifted == 1);
+    const DenseMatrix k = dense(p.k);
+    CHECK(k(2, 2) == 1);
+    CHECK(k.allFinite());
+    const Vector b{1, 0, 2};
+    const Answer answer = solve(with_blocks(on_cpu(), 2), singular, b, with_method(Method::lsmr, 1e-8));
+    CHECK(answer.result.converged());
+    check_norms(answer.result, truth(*singular, b, answer.x));
 }
 
 // --- several threads ---

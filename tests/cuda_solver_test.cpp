@@ -22,6 +22,7 @@
 #include "solver/solve_cuda.hpp"
 #include "solver_suite.hpp"
 #include "checkpoint_suite.hpp"
+#include "preconditioner_suite.hpp"
 #include "stop_suite.hpp"
 #include "transform_suite.hpp"
 
@@ -88,6 +89,10 @@ TEST_CASE("cuda transform: which solution of least norm is said") { LSMR_NEEDS_G
 TEST_CASE("cuda transform: refusals") { LSMR_NEEDS_GPU(); suite_transform_refusals(gpu()); }
 TEST_CASE("cuda checkpoint: an interrupted solve goes on to the same bits") { LSMR_NEEDS_GPU(); suite_checkpoints(gpu()); }
 TEST_CASE("cuda checkpoint: refusals") { LSMR_NEEDS_GPU(); suite_checkpoint_refusals(gpu()); }
+TEST_CASE("cuda preconditioner: iterates are those on A K") { LSMR_NEEDS_GPU(); suite_preconditioned_iterates(gpu()); }
+TEST_CASE("cuda preconditioner: answers against dense ones") { LSMR_NEEDS_GPU(); suite_preconditioned_answers(gpu()); }
+TEST_CASE("cuda preconditioner: fewer iterations") { LSMR_NEEDS_GPU(); suite_preconditioners_save_iterations(gpu()); }
+TEST_CASE("cuda preconditioner: refusals") { LSMR_NEEDS_GPU(); suite_preconditioner_refusals(gpu()); }
 TEST_CASE("cuda solver: the automatic method") { LSMR_NEEDS_GPU(); suite_automatic_method(gpu()); }
 
 TEST_SUITE_BEGIN("sanitizer");

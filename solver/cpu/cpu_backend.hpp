@@ -29,7 +29,7 @@ class CpuBackend {
     static constexpr Space kSpace = Space::host;
 
     explicit CpuBackend(const LinearOperator<T>& a)
-        : base_(a), workspace_(a.make_workspace(nullptr)), one_(std::make_unique<Coefficient<T>>()) {
+        : base_(a), workspace_(a.make_workspace(nullptr)), one_(std::make_unique<Coefficient<T>>()), zero_(std::make_unique<Coefficient<T>>()) {
         set(*one_, 1.0);
     }
 
@@ -53,6 +53,12 @@ class CpuBackend {
       private:
         CpuBackend& backend_;
     };
+    // K; kept by the caller.
+    void set_preconditioner(const LinearOperator<T>& k) {
+        preconditioner_ = &k;
+        preconditioner_workspace_ = k.make_workspace(nullptr);
+    }
+    bool preconditioned() const { return preconditioner_ != nullptr; }
     std::int64_t rows() const { return current().rows(); }
     std::int64_t cols() const { return base_.cols(); }
     Scalar<T> one() const { return one_.get(); }
@@ -92,6 +98,14 @@ class CpuBackend {
     void adjoint(const R* r, Scalar<T> a, const T* x, Scalar<T> b, T* y, std::size_t slot) {
         if (r->progress.stopped()) return;
         current().apply_adjoint(a, x, b, y, current_workspace(), begin_slot(slot, current().max_partials()));
+    }
+    // v <- K t, t <- K^T p; partial sums of ||t||^2.
+    template <class R>
+    void precondition(const R* r, const T* p, T* t, T* v, std::size_t slot) {
+        if (r->progress.stopped()) return;
+        const LinearOperator<T>& k = *preconditioner_;
+        k.apply_adjoint(one_.get(), p, zero_.get(), t, *preconditioner_workspace_, begin_slot(slot, k.max_partials()));
+        k.apply(one_.get(), t, zero_.get(), v, *preconditioner_workspace_, nullptr);
     }
     // y <- a A x + b y, outside of a recurrence.
     void product(double a, const T* x, double b, T* y) {
@@ -216,6 +230,9 @@ class CpuBackend {
     const LinearOperator<T>* stack_ = nullptr;
     std::unique_ptr<Workspace> stack_workspace_;
     std::unique_ptr<Coefficient<T>> one_;
+    std::unique_ptr<Coefficient<T>> zero_;
+    const LinearOperator<T>* preconditioner_ = nullptr;
+    std::unique_ptr<Workspace> preconditioner_workspace_;
     std::vector<HostBuffer<T>> row_vectors_;
     std::vector<HostBuffer<T>> col_vectors_;
     HostBuffer<double> partials_[kSlots];

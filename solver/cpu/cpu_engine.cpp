@@ -47,6 +47,10 @@ class CpuEngine final : public Engine {
             stack_ = std::make_unique<StackedOperator<T>>(*operator_, *below_, &one_);
         }
         backend_ = std::make_unique<CpuBackend<T>>(stack_ ? *stack_ : static_cast<const LinearOperator<T>&>(*operator_));
+        if (a.preconditioner) {
+            k_ = make_cpu_operator<T>(std::shared_ptr<const CsrMatrix>(a.preconditioner, &a.preconditioner->k));
+            backend_->set_preconditioner(*k_);
+        }
         if (kNarrow) audit_ = std::make_unique<HostAudit>(*a.working, a.below.get());
         info_.device = DeviceKind::cpu;
         info_.device_name = "CPU";
@@ -71,6 +75,7 @@ class CpuEngine final : public Engine {
     PrepareOptions options_;
     std::unique_ptr<MatrixOperator<T>> operator_;
     std::unique_ptr<MatrixOperator<T>> below_;  // rows that regularise
+    std::unique_ptr<MatrixOperator<T>> k_;      // of the preconditioner
     Coefficient<T> one_;
     std::unique_ptr<LinearOperator<T>> stack_;  // of both
     std::unique_ptr<CpuBackend<T>> backend_;

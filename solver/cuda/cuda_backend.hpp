@@ -64,6 +64,7 @@ class CudaBackend {
     CudaBackend(const LinearOperator<T>& a, CudaContext& context)
         : base_(a), context_(context), workspace_(a.make_workspace(&context)), uploader_(context), constants_(context, kConstants) {
         set_constant(kOne, 1.0);
+        set_constant(kZero, 0.0);
         for (cudaEvent_t& event : events_) LSMR_CHECK(cudaEventCreateWithFlags(&event, cudaEventDisableTiming));
     }
     ~CudaBackend() {
@@ -93,6 +94,12 @@ class CudaBackend {
       private:
         CudaBackend& backend_;
     };
+    // K; kept by the caller.
+    void set_preconditioner(const LinearOperator<T>& k) {
+        preconditioner_ = &k;
+        preconditioner_workspace_ = k.make_workspace(&context_);
+    }
+    bool preconditioned() const { return preconditioner_ != nullptr; }
     std::int64_t rows() const { return current().rows(); }
     std::int64_t cols() const { return base_.cols(); }
     Scalar<T> one() const { return constant(kOne); }
@@ -137,6 +144,13 @@ class CudaBackend {
     template <class R>
     void adjoint(const R*, Scalar<T> a, const T* x, Scalar<T> b, T* y, std::size_t slot) {
         current().apply_adjoint(a, x, b, y, current_workspace(), begin_slot(slot, current().max_partials()));
+    }
+    // v <- K t, t <- K^T p; partial sums of ||t||^2.
+    template <class R>
+    void precondition(const R*, const T* p, T* t, T* v, std::size_t slot) {
+        const LinearOperator<T>& k = *preconditioner_;
+        k.apply_adjoint(constant(kOne), p, constant(kZero), t, *preconditioner_workspace_, begin_slot(slot, k.max_partials()));
+        k.apply(constant(kOne), t, constant(kZero), v, *preconditioner_workspace_, nullptr);
     }
     // y <- a A x + b y, outside of a recurrence.
     void product(double a, const T* x, double b, T* y) {
@@ -267,7 +281,7 @@ class CudaBackend {
     static constexpr std::int64_t kLongestBatch = 64;
     static constexpr std::int64_t kGraphIterations = 16;  // divides kLongestBatch, as batches double
     static constexpr std::int64_t kRing = 4 * kLongestBatch;  // records of the batch before, while the next two are written
-    enum ConstantSlot : std::int64_t { kOne, kA, kB, kConstants };
+    enum ConstantSlot : std::int64_t { kOne, kZero, kA, kB, kConstants };
 
     void copy(T* dst, const T* src, std::int64_t n, cudaMemcpyKind kind) const {
         if (n > 0) LSMR_CHECK(cudaMemcpyAsync(dst, src, static_cast<std::size_t>(n) * sizeof(T), kind, stream()));
@@ -298,6 +312,8 @@ class CudaBackend {
     std::unique_ptr<Workspace> workspace_;
     const LinearOperator<T>* stack_ = nullptr;
     std::unique_ptr<Workspace> stack_workspace_;
+    const LinearOperator<T>* preconditioner_ = nullptr;
+    std::unique_ptr<Workspace> preconditioner_workspace_;
     cuda::Uploader uploader_;
     DeviceBuffer<Coefficient<T>> constants_;
     std::vector<DeviceBuffer<T>> row_vectors_;

@@ -36,8 +36,10 @@ class CudaEngine final : public Engine {
             context_.synchronize();
             stack_ = std::make_unique<StackedOperator<T>>(*operator_, *below_, one_.data());
         }
+        if (a.preconditioner) k_ = make_cuda_operator<T>(a.preconditioner->k, context_);
         check_vectors_fit();
         backend_ = std::make_unique<CudaBackend<T>>(stack_ ? *stack_ : static_cast<const LinearOperator<T>&>(*operator_), context_);
+        if (k_) backend_->set_preconditioner(*k_);
         if (kNarrow) audit_ = std::make_unique<HostAudit>(*a.working, a.below.get());
         context_.pool().trim();  // what only the setup needed
         info_.device = DeviceKind::cuda;
@@ -68,10 +70,10 @@ class CudaEngine final : public Engine {
     // Known before the solve, so that it does not fail in the middle: the most vectors that a method and the audit use.
     void check_vectors_fit() {
         constexpr std::int64_t kRowVectors = 3;
-        constexpr std::int64_t kColVectors = 8;
+        const std::int64_t col_vectors = a_.preconditioner ? 10 : 8;
         const std::int64_t m = a_.original->rows() + (a_.below ? a_.below->rows() : 0);
         const std::int64_t n = a_.original->cols();
-        const std::int64_t needed = (kRowVectors * m + kColVectors * n) * static_cast<std::int64_t>(sizeof(T));
+        const std::int64_t needed = (kRowVectors * m + col_vectors * n) * static_cast<std::int64_t>(sizeof(T));
         const std::int64_t free_bytes = context_.free_bytes();
         if (needed > free_bytes) {
             throw OutOfMemory(needed, context_.pool().live_bytes(), free_bytes, "the vectors of a solve need that much beside the matrix");
@@ -83,6 +85,7 @@ class CudaEngine final : public Engine {
     CudaContext context_;
     std::unique_ptr<MatrixOperator<T>> operator_;
     std::unique_ptr<MatrixOperator<T>> below_;  // rows that regularise
+    std::unique_ptr<MatrixOperator<T>> k_;      // of the preconditioner
     DeviceBuffer<Coefficient<T>> one_{context_, 0};
     std::unique_ptr<LinearOperator<T>> stack_;  // of both
     std::unique_ptr<CudaBackend<T>> backend_;
