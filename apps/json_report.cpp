@@ -76,6 +76,7 @@ Json options_json(const CommandLine& line) {
             {"weights", text_or_null(line.weights)},
             {"scale", name(prepare.scale)},
             {"precondition", prepare.block_size > 0 ? Json("blocks:" + std::to_string(prepare.block_size)) : Json(name(prepare.preconditioner))},
+            {"sketch_seed", prepare.preconditioner == Preconditioner::sketch ? Json(prepare.sketch_seed) : Json(nullptr)},
             {"atol", number(solve.atol)},
             {"btol", number(solve.btol)},
             {"conlim", number(solve.conlim)},

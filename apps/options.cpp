@@ -132,11 +132,16 @@ void parse_preconditioner(PrepareOptions& prepare, const std::string& text) {
         if (prepare.block_size > kLargestBlock) throw UsageError(fmt::format("blocks of at most {} columns", kLargestBlock));
         return;
     }
+    if (text.starts_with("sketch:")) {
+        prepare.preconditioner = Preconditioner::sketch;
+        prepare.sketch_seed = parse_seed(std::string_view(text).substr(7));
+        return;
+    }
     try {
         prepare.preconditioner = parse_choice<Preconditioner>(
-            text, {{"none", Preconditioner::none}, {"cols", Preconditioner::columns}, {"blocks", Preconditioner::blocks}});
+            text, {{"none", Preconditioner::none}, {"cols", Preconditioner::columns}, {"blocks", Preconditioner::blocks}, {"sketch", Preconditioner::sketch}});
     } catch (const UsageError&) {
-        throw UsageError("must be none, cols, blocks or blocks:N");
+        throw UsageError("must be none, cols, blocks, blocks:N, sketch or sketch:SEED");
     }
 }
 
@@ -207,7 +212,7 @@ std::vector<FlagGroup> make_flag_groups() {
                                                                      {"rows", Scaling::rows},
                                                                      {"both", Scaling::both}});
               }},
-             {"precondition", "", "P", "cols, blocks (found), blocks:N (of N columns) or none [none]",
+             {"precondition", "", "P", "cols, blocks (found), blocks:N, sketch[:SEED] or none [none]",
               [](CommandLine& line, const std::string& value) { parse_preconditioner(line.prepare, value); }},
              {"atol", "", "R", fmt::format("relative error of A [{:g}]", solve.atol),
               [](CommandLine& line, const std::string& value) { line.solve.atol = parse_finite(value); }},
@@ -438,6 +443,8 @@ void check_combinations(const CommandLine& line) {
     const bool preconditioned = line.prepare.preconditioner != Preconditioner::none;
     refuse_together(preconditioned && (line.solve.method == Method::cg || line.solve.method == Method::cgls),
                     "--precondition is for --method lsmr and lsqr");
+    refuse_together(line.prepare.preconditioner == Preconditioner::sketch && line.prepare.device == DeviceKind::cuda,
+                    "--precondition sketch runs on the CPU only");
     refuse_together(preconditioned && line.solve.trust_radius > 0,
                     "--trust-radius bounds ||x - x0||, which does not grow steadily with --precondition");
     refuse_together(line.compare_eigen && changes_the_problem,

@@ -45,6 +45,10 @@ inline DriveProblem drive_problem(const EngineMatrix& a, std::span<const double>
         problem.k_exponent = a.preconditioner->exponent - a.exponent;
         problem.k_frobenius = a.preconditioner->scaled_frobenius;
     }
+    if (a.sketch) {  // S A K has orthonormal columns, so ||A K||_F is sqrt(cols) but for the sketch's distortion; damping included
+        problem.preconditioned_frobenius = std::ldexp(std::sqrt(static_cast<double>(a.sketch->cols())), a.sketch->exponent());
+        problem.k_exponent = a.sketch->exponent() - a.exponent;
+    }
     problem.a_max_abs = a.max_abs;
     problem.a_exponent = a.exponent;
     problem.host_audit = audit;

@@ -42,6 +42,7 @@ struct DriveProblem {
     std::span<const double> b;  // [b; G c]: a value for each row of the operator
     std::span<double> x;        // the start on entry where use_x0, the answer on return
     bool use_x0 = false;
+    std::span<const double> guess;        // where the iteration begins in place of x0; empty: at x0
     std::int64_t data_rows = 0;           // those of A, the upper ones
     std::span<const double> column_scale;  // D, powers of two; empty: ones. The iteration runs on z = D^-1 x
     double a_frobenius = -1;       // ||[A; G] D||_F in units of 2^a_exponent A; negative: unknown (a user's operator)
@@ -104,6 +105,11 @@ class Drive {
             take_position(*resume, result);
         } else if (other_metric()) {
             take_start(residuals());
+        }
+        if (resume == nullptr && !problem_.guess.empty()) {
+            upload_x(x_, problem_.guess);
+            // The audit's bounds stay those of x0: where the guess is so large that its rounding shows, a restart from x takes it away.
+            z0_norm_ = backend_.norm_now(n_, x_);
         }
         for (;;) {
             Residuals now;
@@ -302,8 +308,8 @@ class Drive {
     double host_sigma() const { return std::ldexp(1.0, std::clamp(e_ - problem_.a_exponent, -1022, 1022)); }
 
     Progress run(bool restarted) {
-        const bool at_center = !restarted && anchors_.center == start_;
-        const bool x_is_zero = !restarted && !problem_.use_x0;
+        const bool at_center = !restarted && anchors_.center == start_ && problem_.guess.empty();
+        const bool x_is_zero = !restarted && !problem_.use_x0 && problem_.guess.empty();
         // lambda ||x - c|| of x = D z, or in the metric of M, is no scalar damping.
         at_.stacked = lambda_ > 0 && (other_metric() || (!Method::kDampsAnyStart && !at_center));
         make_stack();

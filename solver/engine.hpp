@@ -11,6 +11,7 @@
 #include "solver/options.hpp"
 #include "solver/preconditioner.hpp"
 #include "solver/result.hpp"
+#include "solver/sketch.hpp"
 #include "solver/transform.hpp"
 
 namespace lsmr::detail {
@@ -24,6 +25,7 @@ struct EngineMatrix {
     std::vector<double> column_scale;        // empty: ones
     int exponent = 0;
     std::shared_ptr<const BlockPreconditioner> preconditioner;  // of working, below and column_scale; null: none
+    std::shared_ptr<const Sketch> sketch;    // the same, in its place
     double max_abs = 0;          // of working and below
     double frobenius = 0;        // of both, one above the other
     double claim_frobenius = 0;  // the same before columns were scaled

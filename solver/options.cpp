@@ -73,6 +73,7 @@ const char* name(Preconditioner preconditioner) {
         case Preconditioner::none: return "none";
         case Preconditioner::columns: return "cols";
         case Preconditioner::blocks: return "blocks";
+        case Preconditioner::sketch: return "sketch";
     }
     return "";
 }

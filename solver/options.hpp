@@ -23,8 +23,9 @@ enum class DeviceKind { automatic, cpu, cuda };
 // changes the least-squares problem wherever A x = b cannot be met.
 enum class Scaling { none, columns, rows, both };
 
-// M near A^T A, for LSMR and LSQR. columns: its diagonal, the squared norms of the columns; blocks: blocks on its diagonal.
-enum class Preconditioner { none, columns, blocks };
+// M near A^T A, for LSMR and LSQR. columns: its diagonal, the squared norms of the columns; blocks: blocks on its diagonal. sketch: R^T R
+// of a random sketch of A (solver/sketch.hpp), on the CPU only.
+enum class Preconditioner { none, columns, blocks, sketch };
 
 // How the problem is set up: chosen once, kept by a PreparedProblem.
 struct PrepareOptions {
@@ -42,6 +43,8 @@ struct PrepareOptions {
     Scaling scale = Scaling::none;
     Preconditioner preconditioner = Preconditioner::none;
     std::int64_t block_size = 0;       // columns of a block, 1 to 32; 0: neighbours that have entries in the same rows
+    std::uint64_t sketch_seed = 1;
+    std::int64_t sketch_limit_bytes = std::int64_t{2} << 30;  // of the dense sketch, 4 cols x cols
     double preconditioner_damp = 0.0;  // the damping that M allows for; solves with another one are right too
     // The next three change the problem; spans are read while it is set up. In every norm and test, A and b stand for the weighted ones.
     std::span<const double> weights;         // w_i >= 0, one for each row: ||b - A x||^2 becomes sum w_i (b - A x)_i^2

@@ -50,6 +50,10 @@ namespace {
 // The engine that options ask for, with the fall-backs that they allow: dual -> single -> CPU, each one said.
 std::unique_ptr<Engine> make_engine(const EngineMatrix& a, const PrepareOptions& options, std::vector<std::string>& notes) {
     if (options.device == DeviceKind::cpu) return make_cpu_engine(a, options);
+    if (a.sketch) {
+        if (probe_cuda(options.device_index).usable) notes.push_back("running on the CPU: the sketch preconditioner runs there only");
+        return make_cpu_engine(a, options);
+    }
     if (options.device == DeviceKind::automatic) {
         const CudaProbe probe = probe_cuda(options.device_index);
         if (!probe.usable) {
@@ -80,10 +84,23 @@ std::unique_ptr<Engine> make_engine(const EngineMatrix& a, const PrepareOptions&
     return make_cpu_engine(a, cpu);
 }
 
-std::shared_ptr<const BlockPreconditioner> make_preconditioner(const EngineMatrix& m, const PrepareOptions& options, std::string& note) {
+void check_damp_hint(const PrepareOptions& options) {
     if (!(options.preconditioner_damp >= 0) || std::isinf(options.preconditioner_damp)) {
         throw InputError(fmt::format("the preconditioner's damping must be a finite number of at least 0, not {}", options.preconditioner_damp));
     }
+}
+
+void make_sketch(EngineMatrix& m, const PrepareOptions& options, std::string& note) {
+    check_damp_hint(options);
+    if (options.device == DeviceKind::cuda) throw InputError("the sketch preconditioner runs on the CPU only");
+    m.sketch = std::make_shared<const Sketch>(*m.working, m.below.get(), m.column_scale, PowerOfTwo(m.exponent)(options.preconditioner_damp),
+                                              options.sketch_seed, options.sketch_limit_bytes);
+    note = fmt::format("preconditioner: R of a sketch of {} rows, seed {}; the iteration starts from the sketch's solution", m.sketch->rows(),
+                       options.sketch_seed);
+}
+
+std::shared_ptr<const BlockPreconditioner> make_preconditioner(const EngineMatrix& m, const PrepareOptions& options, std::string& note) {
+    check_damp_hint(options);
     const std::int64_t cols = m.original->cols();
     const ColumnBlocks blocks = options.preconditioner == Preconditioner::columns ? even_blocks(cols, 1)
                                 : options.block_size != 0                         ? even_blocks(cols, options.block_size)
@@ -115,7 +132,11 @@ PreparedProblem::PreparedProblem(std::shared_ptr<const CsrMatrix> a, const Prepa
     transform_ = make_transform(a, options);
     detail::EngineMatrix m = detail::make_engine_matrix(std::move(a), transform_);
     std::string blocks_note;
-    if (options.preconditioner != Preconditioner::none) m.preconditioner = detail::make_preconditioner(m, options, blocks_note);
+    if (options.preconditioner == Preconditioner::sketch) {
+        detail::make_sketch(m, options, blocks_note);
+    } else if (options.preconditioner != Preconditioner::none) {
+        m.preconditioner = detail::make_preconditioner(m, options, blocks_note);
+    }
     preconditioner_ = options.preconditioner;
     engine_ = detail::make_engine(m, options, notes);
     // The engine has what it needs of the copies.
@@ -154,6 +175,10 @@ SolveIdentity PreparedProblem::identity(std::span<const double> b, std::span<con
         matrix.add(part->offsets(), part->rows() + 1);
         matrix.add(part->columns(), part->nnz());
         matrix.add(part->values(), part->nnz());
+    }
+    if (m.sketch) {
+        const std::uint64_t sketch = m.sketch->fingerprint();
+        matrix.add(&sketch, 1);
     }
     if (m.preconditioner) matrix.add(m.preconditioner->k.values(), m.preconditioner->k.nnz());
     matrix.add(m.column_scale.data(), static_cast<std::int64_t>(m.column_scale.size()));

@@ -220,6 +220,13 @@ TEST_CASE("cli: preconditioners") {
         return run({a, "--rhs", "ones", "--atol", "1e-12", "--btol", "1e-12", "--conlim", "0", "--precondition", preconditioner, "-v", "--json", "-"});
     };
     const Run none = solve("none");
+    const Run sketch = solve("sketch:5");
+    CHECK(sketch.code == 0);
+    CHECK(sketch.says("R of a sketch of 12 rows, seed 5"));
+    CHECK(json::parse(sketch.out)["options"]["precondition"] == "sketch");
+    CHECK(json::parse(sketch.out)["options"]["sketch_seed"] == 5);
+    CHECK(json::parse(sketch.out)["norms"]["r"].get<double>() == doctest::Approx(json::parse(none.out)["norms"]["r"].get<double>()).epsilon(1e-9));
+    CHECK(run({folder.write("Z.mtx", "%%MatrixMarket matrix coordinate real general\n3 2 1\n1 1 1\n"), "--rhs", "ones", "--precondition", "sketch"}).says("singular to rounding"));
     for (const std::string preconditioner : {"cols", "blocks", "blocks:2"}) {
         const Run result = solve(preconditioner);
         CAPTURE(preconditioner);

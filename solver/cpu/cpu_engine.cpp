@@ -1,7 +1,9 @@
 #include <omp.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cmath>
+#include <limits>
 
 #include "operator/matrix_operator.hpp"
 #include "solver/cpu/cpu_backend.hpp"
@@ -26,6 +28,35 @@ class ThreadScope {
     int previous_;
 };
 
+// x0 + d, d the solution of the sketched problem: where a sketch-preconditioned run begins. Empty where it is not finite.
+std::vector<double> sketch_solution(const EngineMatrix& m, std::span<const double> b, std::span<const double> x0, const SolveOptions& options,
+                                    double sketch_damp) {
+    const auto n = static_cast<std::size_t>(m.original->cols());
+    const auto scale = [&m](std::size_t j) { return m.column_scale.empty() ? 1.0 : m.column_scale[j]; };
+    const auto x0_at = [&x0](std::size_t j) { return x0.empty() ? 0.0 : x0[j]; };
+    // The residual of x0 in units in which b is near 1, and z = D^-1 x in those in which A is.
+    const int f = binary_exponent(std::max(max_abs(b.data(), static_cast<std::int64_t>(b.size())), std::numeric_limits<double>::min()));
+    std::vector<double> r(b.begin(), b.end());
+    std::vector<double> z(n);
+    for (double& ri : r) ri = PowerOfTwo(-f)(ri);
+    for (std::size_t j = 0; j < n; ++j) z[j] = PowerOfTwo(-m.exponent - f)(x0_at(j) / scale(j));
+    HostAudit(*m.working, m.below.get()).subtract_product(1.0, z.data(), r.data());
+    if (sketch_damp > 0) {
+        const bool around_x0 = options.damp_center == DampCenter::x0;
+        for (std::size_t j = 0; j < n; ++j) {
+            const double center = options.damp_center == DampCenter::given ? options.center[j] : around_x0 ? x0_at(j) : 0.0;
+            r.push_back(PowerOfTwo(-f)(options.damp * (center - x0_at(j))));
+        }
+    }
+    std::vector<double> x = m.sketch->solve(r);
+    const PowerOfTwo back(f + m.exponent - m.sketch->exponent());
+    for (std::size_t j = 0; j < n; ++j) {
+        x[j] = x0_at(j) + scale(j) * back(x[j]);
+        if (!std::isfinite(x[j])) return {};
+    }
+    return x;
+}
+
 template <class T>
 class CpuEngine final : public Engine {
   public:
@@ -49,8 +80,9 @@ class CpuEngine final : public Engine {
         backend_ = std::make_unique<CpuBackend<T>>(stack_ ? *stack_ : static_cast<const LinearOperator<T>&>(*operator_));
         if (a.preconditioner) {
             k_ = make_cpu_operator<T>(std::shared_ptr<const CsrMatrix>(a.preconditioner, &a.preconditioner->k));
-            backend_->set_preconditioner(*k_);
         }
+        if (a.sketch) k_ = a.sketch->template inverse<T>();
+        if (k_) backend_->set_preconditioner(*k_);
         if (kNarrow) audit_ = std::make_unique<HostAudit>(*a.working, a.below.get());
         info_.device = DeviceKind::cpu;
         info_.device_name = "CPU";
@@ -62,7 +94,12 @@ class CpuEngine final : public Engine {
     SolveResult solve(std::span<const double> b, std::span<double> x, const SolveOptions& options, bool use_x0,
                       Observer* observer, const Resumption& resumption) override {
         const ThreadScope threads(options_.threads);
-        const DriveProblem problem = drive_problem(a_, b, x, use_x0, audit_.get(), resumption);
+        DriveProblem problem = drive_problem(a_, b, x, use_x0, audit_.get(), resumption);
+        std::vector<double> guess;
+        if (a_.sketch) {
+            guess = sketch_solution(a_, b, use_x0 ? std::span<const double>(x) : std::span<const double>(), options, options_.preconditioner_damp);
+            problem.guess = guess;
+        }
         return drive(*backend_, problem, options, resolved_conlim(options, options_.precision), observer);
     }
     const EngineMatrix& engine_matrix() const override { return a_; }
@@ -75,7 +112,7 @@ class CpuEngine final : public Engine {
     PrepareOptions options_;
     std::unique_ptr<MatrixOperator<T>> operator_;
     std::unique_ptr<MatrixOperator<T>> below_;  // rows that regularise
-    std::unique_ptr<MatrixOperator<T>> k_;      // of the preconditioner
+    std::unique_ptr<LinearOperator<T>> k_;      // of the preconditioner
     Coefficient<T> one_;
     std::unique_ptr<LinearOperator<T>> stack_;  // of both
     std::unique_ptr<CpuBackend<T>> backend_;
