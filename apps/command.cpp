@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <limits>
 #include <optional>
 #include <utility>
 
@@ -30,6 +29,7 @@ class Follower : public Observer {
   public:
     Follower(Console& console, const CommandLine& line, HistoryFile* history, bool prints_table)
         : console_(console),
+          line_(line),
           history_(history),
           log_(console, line.log_every),
           forecast_(line.solve),
@@ -41,6 +41,24 @@ class Follower : public Observer {
         if (console_.shows_progress()) show_progress(records);
         return noted_signal() != 0 ? Verdict::stop : Verdict::go_on;
     }
+    bool wants_checkpoint(Moment moment) override {
+        if (line_.save_state.empty()) return false;
+        const double every = line_.checkpoint_every_seconds;
+        return moment == Moment::end || (every > 0 && since_checkpoint_.seconds() >= every);
+    }
+    // A state that cannot be written does not end the solve: x comes first.
+    void on_checkpoint(const Checkpoint& checkpoint) override {
+        state_error_.clear();
+        try {
+            write_state(line_.save_state, checkpoint);
+            saved_iteration_ = checkpoint.iteration;
+        } catch (const OutputError& error) {
+            state_error_ = error.what();
+        }
+        since_checkpoint_ = Stopwatch();  // the writing does not count
+    }
+    const std::string& state_error() const { return state_error_; }
+    std::int64_t saved_iteration() const { return saved_iteration_; }  // of the last state that was written; -1: none
     void end_column() {
         console_.clear_progress();
         log_.finish();
@@ -56,7 +74,11 @@ class Follower : public Observer {
     }
 
     Console& console_;
+    const CommandLine& line_;
     HistoryFile* history_;
+    std::string state_error_;
+    std::int64_t saved_iteration_ = -1;
+    Stopwatch since_checkpoint_;
     IterationLog log_;
     Forecast forecast_;
     bool prints_table_;
@@ -65,17 +87,16 @@ class Follower : public Observer {
 
 // A column that a signal kept from being solved: x is its start, and no norm is known.
 SolveResult not_begun() {
-    constexpr double kUnknown = std::numeric_limits<double>::quiet_NaN();
     SolveResult result;
     result.status = Status::stopped;
     result.message = "stopped before this column was begun; x is its start";
-    result.norms = {kUnknown, kUnknown, kUnknown, kUnknown, kUnknown, kUnknown, kUnknown, kUnknown, kUnknown, kUnknown};
+    result.norms = Norms::unknown();
     return result;
 }
 
 // Every column of b in turn; the time limit is for all of them together.
 Outcome solve_columns(const CommandLine& line, Problem& problem, PreparedProblem& prepared, Console& console,
-                      HistoryFile* history) {
+                      HistoryFile* history, const Checkpoint* resume) {
     const std::size_t rows = static_cast<std::size_t>(problem.a->rows());
     const std::size_t cols = static_cast<std::size_t>(problem.a->cols());
     const bool several = problem.columns > 1;
@@ -89,10 +110,11 @@ Outcome solve_columns(const CommandLine& line, Problem& problem, PreparedProblem
             continue;
         }
         SolveOptions options = line.solve;
+        if (!problem.center.empty()) options.center = std::span<const double>(problem.center).subspan(at * cols, cols);
         options.time_limit_seconds = std::max(0.0, options.time_limit_seconds - since_start.seconds());
         outcome.columns.push_back(prepared.solve(std::span<const double>(problem.b).subspan(at * rows, rows),
                                                  std::span<double>(problem.x).subspan(at * cols, cols), options,
-                                                 !line.x0.empty(), &follower));
+                                                 !line.x0.empty(), &follower, resume));
         follower.end_column();
         const SolveResult& result = outcome.columns.back();
         outcome.timing.solve_seconds += result.solve_seconds;
@@ -102,6 +124,8 @@ Outcome solve_columns(const CommandLine& line, Problem& problem, PreparedProblem
     for (std::size_t i = 1; i < outcome.columns.size(); ++i) {
         if (exit_code(outcome.columns[i].status) > exit_code(outcome.result().status)) outcome.worst = i;
     }
+    outcome.state_error = follower.state_error();
+    outcome.saved_iteration = follower.saved_iteration();
     outcome.timing.setup_seconds = prepared.info().setup_seconds;
     outcome.memory = prepared.memory();
     return outcome;
@@ -126,7 +150,10 @@ Comparison compare(const CommandLine& line, const Problem& problem, const Outcom
         .a = *problem.a,
         .b = std::span<const double>(problem.b).first(static_cast<std::size_t>(problem.a->rows())),
         .x0 = start,
-        .center = line.solve.damp_center == DampCenter::x0 ? start : std::span<const double>(),
+        .center = line.solve.damp_center == DampCenter::x0 ? start
+                  : problem.center.empty()
+                      ? std::span<const double>()
+                      : std::span<const double>(problem.center).first(static_cast<std::size_t>(problem.a->cols())),
         .damp = line.solve.damp,
         .x_ours = std::span<const double>(problem.x).first(static_cast<std::size_t>(problem.a->cols())),
         .achieved_ar = result.norms.ar,
@@ -140,6 +167,20 @@ Comparison compare(const CommandLine& line, const Problem& problem, const Outcom
     ours.solve_seconds = result.solve_seconds;
     ours.ended = status_name(result.status);
     return compare_with_eigen(comparison, std::move(ours), [] { return noted_signal() != 0; });
+}
+
+// Puts the method that auto stands for into the options, and refuses one that does not fit A.
+void resolve_method(CommandLine& line, const CsrMatrix& a, const PreparedProblem& prepared) {
+    const MethodChoice choice = prepared.choose_method(line.solve);
+    line.method_reason = choice.reason;
+    line.solve.method = choice.method;
+    SolveOptions options = line.solve;
+    options.damp_center = DampCenter::zero;  // the file of the centre has been checked
+    try {
+        resolved_options(options, a.rows(), a.cols(), &a);
+    } catch (const InputError& error) {
+        throw UsageError(error.what());  // each flag by itself has been checked: it is the method that does not fit
+    }
 }
 
 PreparedProblem prepare(const CommandLine& line, const Problem& problem) {
@@ -157,8 +198,14 @@ int solve(CommandLine& line, Console& console) {
     Problem problem = load_problem(line, rhs_note);
     const CsrMatrix& a = *problem.a;
     line.solve.conlim = resolved_conlim(line.solve, line.prepare.precision);
+    line.solve.stall_window = resolved_stall_window(line.solve, a.rows(), a.cols());
     line.solve.max_iterations = resolved_max_iterations(line.solve, a.rows(), a.cols());
     if (line.compare_eigen) check_eigen_can_hold(a, line.solve.damp > 0);
+    if (problem.columns > 1 && (!line.save_state.empty() || !line.resume.empty())) {
+        throw UsageError(fmt::format("--save-state and --resume are for one column of b; this one has {}", problem.columns));
+    }
+    std::optional<Checkpoint> resume;
+    if (!line.resume.empty()) resume = read_state(line.resume);
 
     print_problem(console, line, problem);
     std::vector<std::string> warnings = problem.warnings;
@@ -170,7 +217,12 @@ int solve(CommandLine& line, Console& console) {
     }
 
     if (line.prepare.threads == 0) line.prepare.threads = omp_get_max_threads();
+    line.prepare.preconditioner_damp = line.solve.damp;
+    line.prepare.weights = problem.weights;
+    line.prepare.column_damp = problem.column_damp;
+    line.prepare.regulariser = problem.regulariser;
     PreparedProblem prepared = prepare(line, problem);
+    resolve_method(line, a, prepared);
     warnings.insert(warnings.end(), prepared.info().notes.begin(), prepared.info().notes.end());
     for (const std::string& warning : warnings) console.warning(warning);
     print_setup(console, line, prepared);
@@ -179,7 +231,8 @@ int solve(CommandLine& line, Console& console) {
     if (!line.history.empty()) history.emplace(line.history);
     const std::vector<double> x_start(problem.x.begin(), problem.x.begin() + (line.compare_eigen ? a.cols() : 0));
     note_signals();
-    Outcome outcome = solve_columns(line, problem, prepared, console, history ? &*history : nullptr);
+    Outcome outcome = solve_columns(line, problem, prepared, console, history ? &*history : nullptr, resume ? &*resume : nullptr);
+    if (resume) outcome.resumed_iteration = resume->iteration;
 
     const Stopwatch writing;
     if (history) {
@@ -201,6 +254,7 @@ int solve(CommandLine& line, Console& console) {
     outcome.signal = noted_signal();
     if (!line.json.empty()) write_text(line.json, solve_json(line, problem, prepared.info(), outcome, warnings));
     if (!outcome.history_error.empty()) console.error(outcome.history_error);
+    if (!outcome.state_error.empty()) console.error(outcome.state_error);
     if (outcome.signal != 0) end_by_signal(outcome.signal);
     return outcome.exit_code();
 }

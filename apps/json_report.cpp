@@ -37,7 +37,8 @@ Json norms_json(const Norms& norms) {
             {"a_frobenius", number(norms.a_frobenius)},
             {"cond_estimate", number(norms.cond_estimate)},
             {"x", number(norms.x)},
-            {"dx", number(norms.dx)}};
+            {"dx", number(norms.dx)},
+            {"start_ratio", number(norms.start_ratio)}};
 }
 
 Json matrix_json(const CommandLine& line, const Problem& problem) {
@@ -68,10 +69,22 @@ Json options_json(const CommandLine& line) {
     const PrepareOptions& prepare = line.prepare;
     return {{"method", name(solve.method)},
             {"damp", number(solve.damp)},
-            {"damp_center", name(solve.damp_center)},
+            {"damp_center", line.center.empty() ? name(solve.damp_center) : line.center},
+            {"column_damp", text_or_null(line.column_damp)},
+            {"regularise", text_or_null(line.regulariser)},
+            {"regularise_weight", number(prepare.regulariser_weight)},
+            {"weights", text_or_null(line.weights)},
+            {"scale", name(prepare.scale)},
+            {"precondition", prepare.block_size > 0 ? Json("blocks:" + std::to_string(prepare.block_size)) : Json(name(prepare.preconditioner))},
+            {"sketch_seed", prepare.preconditioner == Preconditioner::sketch ? Json(prepare.sketch_seed) : Json(nullptr)},
             {"atol", number(solve.atol)},
             {"btol", number(solve.btol)},
             {"conlim", number(solve.conlim)},
+            {"ar_bound", number(solve.ar_bound)},
+            {"ar_relative", number(solve.ar_relative)},
+            {"passes", solve.passes},
+            {"stall_window", solve.stall_window},
+            {"trust_radius", number(solve.trust_radius)},
             {"max_iterations", solve.max_iterations},
             {"time_limit_seconds", number(solve.time_limit_seconds)},
             {"x0", text_or_null(line.x0)},
@@ -140,6 +153,7 @@ std::string solve_json(const CommandLine& line, const Problem& problem, const Pr
     json["status"] = status_json(result);
     json["exit_code"] = outcome.exit_code();
     json["method"] = name(line.solve.method);
+    json["method_reason"] = text_or_null(line.method_reason);
     json["precision"] = name(line.prepare.precision);
     json["device"] = {{"kind", device_name(prepared.device)}, {"name", prepared.device_name}};
     json["iterations"] = result.iterations;
@@ -163,8 +177,12 @@ std::string solve_json(const CommandLine& line, const Problem& problem, const Pr
     json["memory"] = {{"pool_peak_bytes", outcome.memory.pool_peak_bytes},
                       {"pool_reserved_bytes", outcome.memory.pool_reserved_bytes}};
     json["output"] = text_or_null(line.output);
+    json["state"] = {{"path", text_or_null(line.save_state)},
+                     {"iteration", outcome.saved_iteration >= 0 ? Json(outcome.saved_iteration) : Json(nullptr)},
+                     {"resumed_after", outcome.resumed_iteration >= 0 ? Json(outcome.resumed_iteration) : Json(nullptr)}};
     json["environment"] = environment_members(describe_environment());
     json["warnings"] = warnings;
+    json["notes"] = result.notes;
     if (outcome.comparison) json["compare"] = comparison_json(*outcome.comparison);
     if (outcome.columns.size() > 1) {
         Json columns = Json::array();
@@ -172,6 +190,7 @@ std::string solve_json(const CommandLine& line, const Problem& problem, const Pr
             columns.push_back({{"status", status_json(column)},
                                {"iterations", column.iterations},
                                {"restarts", column.restarts},
+                               {"notes", column.notes},
                                {"norms", norms_json(column.norms)}});
         }
         json["columns"] = std::move(columns);
@@ -185,7 +204,7 @@ std::string check_json(const CommandLine& line, const Problem& problem, const st
     json["schema"] = "lsmr_solve/1";
     json["status"] = nullptr;
     json["exit_code"] = 0;
-    for (const char* of_a_solve : {"method", "precision", "device", "iterations", "norms"}) json[of_a_solve] = nullptr;
+    for (const char* of_a_solve : {"method", "method_reason", "precision", "device", "iterations", "norms"}) json[of_a_solve] = nullptr;
     json["matrix"] = matrix_json(line, problem);
     json["values"] = {{"min", number(summary.min)},         {"max", number(summary.max)},
                       {"sum", number(summary.sum)},         {"nonfinite", summary.nonfinite},

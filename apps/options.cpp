@@ -12,6 +12,8 @@
 #include <utility>
 #include <vector>
 
+#include "solver/preconditioner.hpp"
+
 namespace lsmr {
 namespace {
 
@@ -123,6 +125,31 @@ void parse_device(PrepareOptions& prepare, const std::string& text) {
     }
 }
 
+void parse_preconditioner(PrepareOptions& prepare, const std::string& text) {
+    if (text.starts_with("blocks:")) {
+        prepare.preconditioner = Preconditioner::blocks;
+        prepare.block_size = parse_integer(text.substr(7), 1);
+        if (prepare.block_size > kLargestBlock) throw UsageError(fmt::format("blocks of at most {} columns", kLargestBlock));
+        return;
+    }
+    if (text.starts_with("sketch:")) {
+        prepare.preconditioner = Preconditioner::sketch;
+        prepare.sketch_seed = parse_seed(std::string_view(text).substr(7));
+        return;
+    }
+    try {
+        prepare.preconditioner = parse_choice<Preconditioner>(
+            text, {{"none", Preconditioner::none}, {"cols", Preconditioner::columns}, {"blocks", Preconditioner::blocks}, {"sketch", Preconditioner::sketch}});
+    } catch (const UsageError&) {
+        throw UsageError("must be none, cols, blocks, blocks:N, sketch or sketch:SEED");
+    }
+}
+
+void parse_center(CommandLine& line, const std::string& text) {
+    line.solve.damp_center = text == "zero" ? DampCenter::zero : text == "x0" ? DampCenter::x0 : DampCenter::given;
+    if (line.solve.damp_center == DampCenter::given) line.center = parse_path(text);
+}
+
 // The table of flags: the parser, the dispatch, the suggestions and the help all come from it.
 
 struct Flag {
@@ -151,11 +178,18 @@ std::vector<FlagGroup> make_flag_groups() {
               [](CommandLine& line, const std::string& value) { line.x0 = parse_path(value); }},
              {"damp", "", "L", fmt::format("add L^2 ||x - c||^2 to the objective [{}]", solve.damp),
               [](CommandLine& line, const std::string& value) { line.solve.damp = parse_finite(value); }},
-             {"damp-center", "", "C", fmt::format("the point c: zero or x0 [{}]", name(solve.damp_center)),
+             {"damp-center", "", "C", fmt::format("the point c: zero, x0 or a file [{}]", name(solve.damp_center)),
+              [](CommandLine& line, const std::string& value) { parse_center(line, value); }},
+             {"column-damp", "", "FILE", "add sum d_j^2 (x_j - c_j)^2 with d, n x 1",
+              [](CommandLine& line, const std::string& value) { line.column_damp = parse_path(value); }},
+             {"regularise", "", "FILE", "add W^2 ||L (x - c)||^2 with the matrix L, kept apart from A",
+              [](CommandLine& line, const std::string& value) { line.regulariser = parse_path(value); }},
+             {"regularise-weight", "", "W", fmt::format("its weight [{}]", PrepareOptions{}.regulariser_weight),
               [](CommandLine& line, const std::string& value) {
-                  line.solve.damp_center =
-                      parse_choice<DampCenter>(value, {{"zero", DampCenter::zero}, {"x0", DampCenter::x0}});
+                  line.prepare.regulariser_weight = parse_finite(value);
               }},
+             {"weights", "", "FILE", "w, m x 1: sum w_i (b - A x)_i^2 in place of ||b - A x||^2",
+              [](CommandLine& line, const std::string& value) { line.weights = parse_path(value); }},
              {"transpose", "", "", "solve with A^T in place of A",
               [](CommandLine& line, const std::string&) { line.transpose = true; }},
              {"fortran-numbers", "", "", "also read exponents without their letter, as in 1.5+02",
@@ -163,16 +197,42 @@ std::vector<FlagGroup> make_flag_groups() {
          }},
         {"Method and stopping",
          {
-             {"method", "", "M", fmt::format("lsmr or cgls [{}]", name(solve.method)),
+             {"method", "", "M", fmt::format("lsmr, lsqr, cgls, cg (SPD A) or auto [{}]", name(solve.method)),
               [](CommandLine& line, const std::string& value) {
-                  line.solve.method = parse_choice<Method>(value, {{"lsmr", Method::lsmr}, {"cgls", Method::cgls}});
+                  line.solve.method = parse_choice<Method>(value, {{"auto", Method::automatic},
+                                                                    {"lsmr", Method::lsmr},
+                                                                    {"lsqr", Method::lsqr},
+                                                                    {"cgls", Method::cgls},
+                                                                    {"cg", Method::cg}});
               }},
+             {"scale", "", "S", "even out the norms of cols, rows (weights them!), both, or none [none]",
+              [](CommandLine& line, const std::string& value) {
+                  line.prepare.scale = parse_choice<Scaling>(value, {{"none", Scaling::none},
+                                                                     {"cols", Scaling::columns},
+                                                                     {"rows", Scaling::rows},
+                                                                     {"both", Scaling::both}});
+              }},
+             {"precondition", "", "P", "cols, blocks (found), blocks:N, sketch[:SEED] or none [none]",
+              [](CommandLine& line, const std::string& value) { parse_preconditioner(line.prepare, value); }},
              {"atol", "", "R", fmt::format("relative error of A [{:g}]", solve.atol),
               [](CommandLine& line, const std::string& value) { line.solve.atol = parse_finite(value); }},
              {"btol", "", "R", fmt::format("relative error of b [{:g}]", solve.btol),
               [](CommandLine& line, const std::string& value) { line.solve.btol = parse_finite(value); }},
              {"conlim", "", "R", fmt::format("largest condition; 0: any [{}]", conlim),
               [](CommandLine& line, const std::string& value) { line.solve.conlim = parse_finite(value); }},
+             {"ar-bound", "", "R", "also stop at ||A'r|| <= R [off]",
+              [](CommandLine& line, const std::string& value) { line.solve.ar_bound = parse_finite(value); }},
+             {"ar-relative", "", "R", "also stop at ||A'r|| <= R ||A'r0||, r0 of the start [off]",
+              [](CommandLine& line, const std::string& value) {
+                  line.solve.ar_relative = parse_finite(value);
+                  if (line.solve.ar_relative >= 1) throw UsageError("must be below 1");
+              }},
+             {"passes", "", "N", fmt::format("iterations in a row in which a test must pass [{}]", solve.passes),
+              [](CommandLine& line, const std::string& value) { line.solve.passes = parse_integer(value, 1); }},
+             {"stall-window", "", "N", "stop after N without progress; 0: off [2 min(rows, cols), 2000 or more]",
+              [](CommandLine& line, const std::string& value) { line.solve.stall_window = parse_integer(value, 0); }},
+             {"trust-radius", "", "R", "stop where ||x - x0|| = R; 0: anywhere [0]",
+              [](CommandLine& line, const std::string& value) { line.solve.trust_radius = parse_finite(value); }},
              {"max-iter", "", "N", "iteration limit [4 min(rows, cols), at least 200]",
               [](CommandLine& line, const std::string& value) { line.solve.max_iterations = parse_integer(value, 0); }},
              {"time-limit", "", "SEC", "for the solve, all columns of b together [none]",
@@ -224,6 +284,15 @@ std::vector<FlagGroup> make_flag_groups() {
               [](CommandLine& line, const std::string& value) { line.json = parse_path(value); }},
              {"history", "", "FILE", "write every iteration as CSV, column after column of b",
               [](CommandLine& line, const std::string& value) { line.history = parse_path(value); }},
+             {"save-state", "", "FILE", "where a limit or a signal stops the solve, write its state",
+              [](CommandLine& line, const std::string& value) { line.save_state = parse_path(value); }},
+             {"checkpoint-every", "", "SEC", "also write it every SEC seconds meanwhile [never]",
+              [](CommandLine& line, const std::string& value) {
+                  line.checkpoint_every_seconds = parse_finite(value);
+                  if (line.checkpoint_every_seconds == 0) throw UsageError("must be above 0");
+              }},
+             {"resume", "", "FILE", "go on with a saved state, to the bits of a solve not interrupted",
+              [](CommandLine& line, const std::string& value) { line.resume = parse_path(value); }},
              {"log-every", "", "N", "log every Nth iteration [1 to 10, then 10th, 100th, 1000th]",
               [](CommandLine& line, const std::string& value) { line.log_every = parse_integer(value, 1); }},
              {"quiet", "q", "", "nothing but errors; -qq not even those",
@@ -355,10 +424,39 @@ void check_combinations(const CommandLine& line) {
     refuse_together(check && !line.output.empty(), "--check does not solve, so -o has nothing to write");
     refuse_together(check && !line.history.empty(), "--check does not solve, so --history has nothing to write");
     refuse_together(check && line.compare_eigen, "--check does not solve, so --compare has nothing to compare");
+    refuse_together(line.solve.method == Method::cg && line.solve.damp > 0,
+                    "--method cg solves A x = b and knows no damping: take lsmr, lsqr or cgls with --damp");
+    refuse_together(line.solve.method == Method::cg && (line.solve.ar_bound > 0 || line.solve.ar_relative > 0),
+                    "--method cg does not estimate ||A'r||, so --ar-bound and --ar-relative cannot stop it");
+    refuse_together(!line.center.empty() && !is_regularised(line),
+                    "--damp-center FILE needs --damp, --column-damp or --regularise");
+    refuse_together(line.regulariser.empty() && line.prepare.regulariser_weight != PrepareOptions{}.regulariser_weight,
+                    "--regularise-weight needs --regularise");
+    const bool scales_columns = line.prepare.scale == Scaling::columns || line.prepare.scale == Scaling::both;
+    refuse_together(scales_columns && line.solve.trust_radius > 0,
+                    "--trust-radius bounds ||x - x0||, which does not grow steadily with --scale cols");
+    refuse_together(line.solve.method == Method::cg && (line.prepare.scale != Scaling::none || !line.weights.empty() ||
+                                                        !line.column_damp.empty() || !line.regulariser.empty()),
+                    "--method cg solves A x = b as it is, without weights, scaling or regularisation");
+    const bool changes_the_problem = line.prepare.scale == Scaling::rows || line.prepare.scale == Scaling::both ||
+                                     !line.weights.empty() || !line.column_damp.empty() || !line.regulariser.empty();
+    const bool preconditioned = line.prepare.preconditioner != Preconditioner::none;
+    refuse_together(preconditioned && (line.solve.method == Method::cg || line.solve.method == Method::cgls),
+                    "--precondition is for --method lsmr and lsqr");
+    refuse_together(line.prepare.preconditioner == Preconditioner::sketch && line.prepare.device == DeviceKind::cuda,
+                    "--precondition sketch runs on the CPU only");
+    refuse_together(preconditioned && line.solve.trust_radius > 0,
+                    "--trust-radius bounds ||x - x0||, which does not grow steadily with --precondition");
+    refuse_together(line.compare_eigen && changes_the_problem,
+                    "--compare knows no weights, scaled rows or regularising rows: only --damp");
+    refuse_together(line.checkpoint_every_seconds > 0 && line.save_state.empty(), "--checkpoint-every needs --save-state");
+    refuse_together(check && !line.save_state.empty(), "--check does not solve, so --save-state has nothing to write");
+    refuse_together(line.save_state == "-" || line.resume == "-", "a state is a file, not standard input or output");
     refuse_together(line.solve.damp_center == DampCenter::x0 && line.x0.empty(), "--damp-center x0 needs --x0");
-    const auto from_stdin = {line.matrix == "-", line.rhs.path == "-", line.x0 == "-"};
+    const auto from_stdin = {line.matrix == "-", line.rhs.path == "-", line.x0 == "-",        line.center == "-",
+                             line.weights == "-", line.column_damp == "-", line.regulariser == "-"};
     refuse_together(std::count(from_stdin.begin(), from_stdin.end(), true) > 1,
-                    "only one of A, b and x0 can be read from standard input");
+                    "only one of A, b, x0 and the other inputs can be read from standard input");
     const auto to_stdout = {line.output == "-", line.json == "-", line.history == "-"};
     refuse_together(std::count(to_stdout.begin(), to_stdout.end(), true) > 1,
                     "only one of -o, --json and --history can go to standard output");

@@ -34,13 +34,22 @@ struct CommandLine {
     Action action = Action::solve;
     std::string matrix;
     RhsSource rhs;
-    std::string x0;  // empty: start at zero
+    std::string x0;      // empty: start at zero
+    std::string center;  // the file of DampCenter::given
+    // Files of prepare.weights, column_damp, regulariser; empty: none
+    std::string weights;
+    std::string column_damp;
+    std::string regulariser;
     bool transpose = false;
     ReadOptions read;
     SolveOptions solve;
+    std::string method_reason;  // why --method auto took solve.method; empty: it was asked for
     PrepareOptions prepare;
     bool compare_eigen = false;
 
+    std::string save_state;             // empty: no checkpoints
+    double checkpoint_every_seconds = 0;  // 0: only where the solve stops and could go on
+    std::string resume;                 // empty: from the start
     std::string output;          // empty: x is not written
     std::string json;            // empty: none
     std::string history;         // empty: none
@@ -48,6 +57,10 @@ struct CommandLine {
     Talk talk = Talk::normal;
     ProgressMode progress = ProgressMode::automatic;
 };
+
+inline bool is_regularised(const CommandLine& line) {
+    return line.solve.damp > 0 || !line.column_damp.empty() || !line.regulariser.empty();
+}
 
 // args: without the program's name. Throws UsageError.
 CommandLine parse_command_line(std::span<const std::string> args);

@@ -24,6 +24,9 @@ struct Outcome {
     Timing timing;
     MemoryUse memory;
     int signal = 0;                         // that stopped the solve, or arrived after it
+    std::string state_error;                // why the last state was not written; empty: it was, or none was due
+    std::int64_t saved_iteration = -1;      // of the state that was written last; -1: none
+    std::int64_t resumed_iteration = -1;    // that the solve went on from; -1: it began at the start
     std::string history_error;              // why the history is not complete; empty: it is
     std::optional<double> error_to_x_true;  // ||x - xtrue|| / ||xtrue||
     std::optional<Comparison> comparison;
@@ -32,7 +35,7 @@ struct Outcome {
     // 128 + the signal as the shell shows it, a failed history, or the worst column's.
     int exit_code() const {
         if (signal != 0) return 128 + signal;
-        return history_error.empty() ? lsmr::exit_code(result().status) : static_cast<int>(kExitWriteError);
+        return history_error.empty() && state_error.empty() ? lsmr::exit_code(result().status) : static_cast<int>(kExitWriteError);
     }
 };
 

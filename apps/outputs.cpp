@@ -4,6 +4,8 @@
 #include <sys/stat.h>
 
 #include <filesystem>
+#include <fstream>
+#include <iterator>
 #include <system_error>
 #include <vector>
 
@@ -34,7 +36,7 @@ bool same_file(const std::string& first, const std::string& second) {
 void check_outputs(const CommandLine& line) {
     const std::vector<std::string> inputs = input_paths(line);
     std::vector<std::string> outputs;
-    for (const std::string& path : {line.output, line.json, line.history}) {
+    for (const std::string& path : {line.output, line.json, line.history, line.save_state}) {
         if (path.empty() || path == "-") continue;
         for (const std::string& other : outputs) {
             if (same_file(path, other)) throw UsageError(fmt::format("two outputs go to the same file: {}", path));
@@ -54,6 +56,19 @@ void write_x(const CommandLine& line, const Problem& problem, const Outcome& out
     OutputFile file(line.output);
     write_dense(file, problem.a->cols(), problem.columns, problem.x, comment);
     file.commit();
+}
+
+void write_state(const std::string& path, const Checkpoint& checkpoint) {
+    OutputFile file(path);
+    file.write(checkpoint_bytes(checkpoint));
+    file.commit();
+}
+
+Checkpoint read_state(const std::string& path) {
+    std::ifstream file(path, std::ios::binary);
+    std::string bytes(std::istreambuf_iterator<char>(file), {});
+    if (!file.good() && !file.eof()) throw InputError(path + ": cannot be read", InputError::Kind::unreadable);
+    return read_checkpoint(bytes, path);
 }
 
 void write_text(const std::string& path, std::string_view text) {

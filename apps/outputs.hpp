@@ -6,6 +6,7 @@
 #include "options.hpp"
 #include "outcome.hpp"
 #include "problem.hpp"
+#include "solver/checkpoint.hpp"
 
 namespace lsmr {
 
@@ -17,6 +18,10 @@ void check_outputs(const CommandLine& line);
 void write_x(const CommandLine& line, const Problem& problem, const Outcome& outcome);
 
 // The whole text, at once: the file appears complete or not at all. "-" is standard output.
+// The state of a solve, whole or not at all.
+void write_state(const std::string& path, const Checkpoint& checkpoint);
+// Throws InputError where it cannot be read, or is none.
+Checkpoint read_state(const std::string& path);
 void write_text(const std::string& path, std::string_view text);
 
 }  // namespace lsmr

@@ -111,19 +111,62 @@ void load_b(Problem& problem, const CommandLine& line, const std::string& note) 
     }
 }
 
-void load_x(Problem& problem, const CommandLine& line) {
+// A vector for each column of b: x0 or the centre, from a file that holds one for all or one for each.
+std::vector<double> load_each(Problem& problem, const CommandLine& line, const std::string& path, const char* what) {
     const std::int64_t cols = problem.a->cols();
-    problem.x.assign(static_cast<std::size_t>(cols * problem.columns), 0.0);
-    if (line.x0.empty()) return;
-    const DenseFile start = read_columns(line.x0, line, problem.warnings);
-    const bool fits = start.rows == cols && (start.cols == 1 || start.cols == problem.columns || problem.columns == 0);
+    const DenseFile file = read_columns(path, line, problem.warnings);
+    const bool fits = file.rows == cols && (file.cols == 1 || file.cols == problem.columns || problem.columns == 0);
     if (!fits) {
-        throw InputError(fmt::format("{}: x0 is {} x {}, {} is {} x {} and b has {} column{}: x0 must be {} x {}{}",
-                                     line.x0, start.rows, start.cols, line.transpose ? "A^T" : "A", problem.a->rows(),
-                                     cols, problem.columns, problem.columns == 1 ? "" : "s", cols, problem.columns,
+        throw InputError(fmt::format("{0}: {1} is {2} x {3}, {4} is {5} x {6} and b has {7} column{8}: {1} must be {6} x {7}{9}",
+                                     path, what, file.rows, file.cols, line.transpose ? "A^T" : "A", problem.a->rows(),
+                                     cols, problem.columns, problem.columns == 1 ? "" : "s",
                                      problem.columns == 1 ? "" : fmt::format(" or {} x 1", cols)));
     }
-    for (std::size_t i = 0; i < problem.x.size(); ++i) problem.x[i] = start.values[i % start.values.size()];
+    std::vector<double> each(static_cast<std::size_t>(cols * problem.columns));
+    for (std::size_t i = 0; i < each.size(); ++i) each[i] = file.values[i % file.values.size()];
+    return each;
+}
+
+// One number of at least 0 for each row or column of A.
+std::vector<double> load_factors(Problem& problem, const CommandLine& line, const std::string& path, const char* what,
+                                 std::int64_t size, const char* of) {
+    DenseFile file = read_columns(path, line, problem.warnings);
+    const char* a = line.transpose ? "A^T" : "A";
+    if (file.rows != size || file.cols != 1) {
+        throw InputError(fmt::format("{}: {} are {} x {}, {} is {} x {}: one for each {} is needed, {} x 1", path, what, file.rows,
+                                     file.cols, a, problem.a->rows(), problem.a->cols(), of, size));
+    }
+    for (std::size_t i = 0; i < file.values.size(); ++i) {
+        if (file.values[i] < 0) {
+            throw InputError(fmt::format("{}: entry {} is {}: {} must not be negative", path, i + 1, file.values[i], what));
+        }
+    }
+    return std::move(file.values);
+}
+
+void load_regularisation(Problem& problem, const CommandLine& line) {
+    const CsrMatrix& a = *problem.a;
+    if (!line.weights.empty()) problem.weights = load_factors(problem, line, line.weights, "the weights", a.rows(), "row");
+    if (!line.column_damp.empty()) {
+        problem.column_damp = load_factors(problem, line, line.column_damp, "the dampings", a.cols(), "column");
+    }
+    if (line.regulariser.empty()) return;
+    MatrixFile file = read_matrix(line.regulariser, line.read);
+    problem.warnings.insert(problem.warnings.end(), file.warnings.begin(), file.warnings.end());
+    if (file.matrix.cols() != a.cols()) {
+        throw InputError(fmt::format("{}: L is {} x {}, {} is {} x {}: both need as many columns", line.regulariser,
+                                     file.matrix.rows(), file.matrix.cols(), line.transpose ? "A^T" : "A", a.rows(), a.cols()));
+    }
+    problem.regulariser = std::make_shared<const CsrMatrix>(std::move(file.matrix));
+}
+
+void load_x(Problem& problem, const CommandLine& line) {
+    if (!line.center.empty()) problem.center = load_each(problem, line, line.center, "the centre");
+    if (line.x0.empty()) {
+        problem.x.assign(static_cast<std::size_t>(problem.a->cols() * problem.columns), 0.0);
+    } else {
+        problem.x = load_each(problem, line, line.x0, "x0");
+    }
 }
 
 }  // namespace
@@ -149,7 +192,8 @@ std::string resolve_rhs(CommandLine& line) {
 
 std::vector<std::string> input_paths(const CommandLine& line) {
     std::vector<std::string> paths;
-    for (const std::string& path : {line.matrix, line.rhs.path, line.x0}) {
+    for (const std::string& path : {line.matrix, line.rhs.path, line.x0, line.center, line.weights,
+                                    line.column_damp, line.regulariser}) {
         if (!path.empty() && path != "-") paths.push_back(path);
     }
     return paths;
@@ -168,6 +212,7 @@ Problem load_problem(const CommandLine& line, const std::string& rhs_note) {
     problem.warnings = std::move(file.warnings);
     load_b(problem, line, rhs_note);
     load_x(problem, line);
+    load_regularisation(problem, line);
     return problem;
 }
 

@@ -20,6 +20,10 @@ struct Problem {
     std::vector<double> b;       // rows x columns, column-major
     std::string b_origin;        // for people
     std::vector<double> x;       // cols x columns: x0 or zero, then the solution
+    std::vector<double> center;  // cols x columns; empty where none is given
+    std::vector<double> weights;      // rows; empty where none are given
+    std::vector<double> column_damp;  // cols; the same
+    std::shared_ptr<const CsrMatrix> regulariser;  // null: none
     std::vector<double> x_true;  // that b was made from; empty otherwise
 
     std::vector<std::string> warnings;

@@ -44,18 +44,25 @@ std::string next_step(const CommandLine& line, const SolveResult& result) {
         case Status::non_finite:
             return fmt::format("look at the values with --check{}", fp32 ? ", or try --precision fp64" : "");
         case Status::breakdown:
-            return "try the other --method, or --damp L";
+            return line.solve.method == Method::cg ? "take --method lsqr or lsmr, which need no positive definite A"
+                                                   : "try another --method, or --damp L";
         case Status::stagnated:
         case Status::audit_refused:
             return fmt::format(
                 "this precision allows no better x: raise --atol and --btol{}, or regularise with --damp L",
                 fp32 ? ", take --precision fp64" : "");
         case Status::trust_bound:
-            return {};
+            return fmt::format("raise --trust-radius, or {}", go_on);
         case Status::resource_error:
             return "try --storage single or --device cpu";
     }
     return {};
+}
+
+// " around x0": the centre of the damping, where it is not zero.
+std::string around(const CommandLine& line) {
+    if (!is_regularised(line) || line.solve.damp_center == DampCenter::zero) return {};
+    return " around " + (line.center.empty() ? std::string("x0") : line.center);
 }
 
 }  // namespace
@@ -76,6 +83,13 @@ void print_problem(Console& console, const CommandLine& line, const Problem& pro
                                  problem.columns > 1 ? fmt::format(", {} columns", problem.columns) : ""));
     }
     if (!line.x0.empty()) console.line(fmt::format("x0      {}", line.x0));
+    if (!line.weights.empty()) console.line(fmt::format("w       {}: A and b are weighted below", line.weights));
+    if (!line.column_damp.empty()) console.line(fmt::format("d       {}", line.column_damp));
+    if (problem.regulariser) {
+        console.line(fmt::format("L       {}: {} x {}, {}, weight {:g}", line.regulariser, problem.regulariser->rows(),
+                                 problem.regulariser->cols(), counted(problem.regulariser->nnz(), "entry", "entries"),
+                                 line.prepare.regulariser_weight));
+    }
 }
 
 void print_setup(Console& console, const CommandLine& line, const PreparedProblem& prepared) {
@@ -83,8 +97,9 @@ void print_setup(Console& console, const CommandLine& line, const PreparedProble
     const SolveOptions& solve = line.solve;
     const PreparedInfo& info = prepared.info();
     console.line(fmt::format(
-        "solve   {}, damp {:g}{}, atol {:g}, btol {:g}, conlim {:g}, at most {}{}", name(solve.method), solve.damp,
-        solve.damp > 0 && solve.damp_center == DampCenter::x0 ? " around x0" : "", solve.atol, solve.btol, solve.conlim,
+        "solve   {}, damp {:g}{}, {}{}atol {:g}, btol {:g}, conlim {:g}, at most {}{}", name(solve.method), solve.damp,
+        around(line), line.prepare.scale == Scaling::none ? "" : fmt::format("scale {}, ", name(line.prepare.scale)),
+        line.prepare.preconditioner == Preconditioner::none ? "" : fmt::format("precondition {}, ", name(line.prepare.preconditioner)), solve.atol, solve.btol, solve.conlim,
         counted(solve.max_iterations, "iteration", "iterations"),
         std::isfinite(solve.time_limit_seconds) ? fmt::format(" and {:g} s", solve.time_limit_seconds) : ""));
     const std::string device = info.device == DeviceKind::cuda
@@ -94,6 +109,9 @@ void print_setup(Console& console, const CommandLine& line, const PreparedProble
                              name(info.plan.storage),
                              info.plan.storage_reason.empty() ? "" : ": " + info.plan.storage_reason));
     if (!console.shows_details()) return;
+    if (!line.method_reason.empty()) {
+        console.detail(fmt::format("method  {}: {}", name(solve.method), line.method_reason));
+    }
     console.detail(
         fmt::format("plan    A x by {}, A^T y by {}, {} stored{}", info.plan.forward, info.plan.adjoint,
                     format_bytes(info.plan.bytes),
@@ -133,10 +151,12 @@ void IterationLog::print(const IterationRecord& record) {
         console_.line(fmt::format("\n{:>8} {:>11} {:>11} {:>10} {:>10} {:>10} {:>9} {:>11} {:>9}", "itn", "||r||",
                                   "||A'r||", "compat", "LS", "||A||", "cond(A)", "||x||", "time"));
     }
-    const std::string cond = std::isnan(record.cond) ? "-" : fmt::format("{:.2e}", record.cond);
-    console_.line(fmt::format("{:>8} {:>11.4e} {:>11.4e} {:>10.3e} {:>10.3e} {:>10.3e} {:>9} {:>11.4e} {:>8.2f}s",
-                              record.iteration, record.r_norm, record.ar_norm, record.compat, record.ls, record.a_norm,
-                              cond, record.x_norm, record.seconds));
+    const auto cell = [](double value, int digits) {
+        return std::isnan(value) ? std::string("-") : fmt::format("{:.{}e}", value, digits);
+    };
+    console_.line(fmt::format("{:>8} {:>11.4e} {:>11} {:>10} {:>10} {:>10.3e} {:>9} {:>11.4e} {:>8.2f}s",
+                              record.iteration, record.r_norm, cell(record.ar_norm, 4), cell(record.compat, 3),
+                              cell(record.ls, 3), record.a_norm, cell(record.cond, 2), record.x_norm, record.seconds));
     printed_ = record.iteration;
 }
 
@@ -161,17 +181,29 @@ void print_outcome(Console& console, const CommandLine& line, const Problem& pro
     console.line(fmt::format(
         "iterations      {}{}", result.iterations,
         result.restarts > 0 ? fmt::format(", {} by the audit", counted(result.restarts, "restart", "restarts")) : ""));
+    if (outcome.resumed_iteration >= 0) {
+        console.line(fmt::format("resumed         after iteration {} of {}", outcome.resumed_iteration, line.resume));
+    }
+    if (outcome.saved_iteration >= 0) {
+        console.line(fmt::format("state           of iteration {} in {}: go on with --resume {}", outcome.saved_iteration, line.save_state, line.save_state));
+    }
     console.line("                recomputed     by the recurrence");
-    const bool damped = line.solve.damp > 0;
+    const bool damped = is_regularised(line);
+    const bool scaled = line.prepare.scale == Scaling::columns || line.prepare.scale == Scaling::both;
+    const bool preconditioned = line.prepare.preconditioner != Preconditioner::none;
     if (damped) console.line(fmt::format("||r||           {}", number(norms.r)));
     console.line(fmt::format("{:<15} {}   {}", damped ? "||r|| damped" : "||r||", number(norms.r_damped),
                              number(norms.r_estimated)));
-    console.line(fmt::format("{:<15} {}   {}", damped ? "||A'r|| damped" : "||A'r||", number(norms.ar),
-                             number(norms.ar_estimated)));
+    console.line(fmt::format("{:<15} {}   {}{}", damped ? "||A'r|| damped" : "||A'r||", number(norms.ar),
+                             number(norms.ar_estimated), preconditioned ? " preconditioned" : scaled ? " with scaled columns" : ""));
     console.line(fmt::format("||x||           {}   cond(A) at least {}", number(norms.x), number(norms.cond_estimate)));
+    if (line.solve.trust_radius > 0) {
+        console.line(fmt::format("||x - x0||      {}   trust radius {:g}", number(norms.dx), line.solve.trust_radius));
+    }
     if (outcome.error_to_x_true) {
         console.line(fmt::format("error           {:.3e}   ||x - xtrue|| / ||xtrue||", *outcome.error_to_x_true));
     }
+    for (const std::string& note : result.notes) console.line("note            " + note);
     const Timing& timing = outcome.timing;
     console.line(fmt::format(
         "time            read {:.3f} s, setup {:.3f} s, solve {:.3f} s, audit {:.3f} s, write {:.3f} s",

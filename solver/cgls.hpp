@@ -11,6 +11,7 @@
 #include <limits>
 
 #include "solver/recurrence.hpp"
+#include "solver/vector_steps.hpp"
 
 namespace lsmr {
 
@@ -22,6 +23,8 @@ struct CglsRecurrence {
     Coefficient<T> shrink;     // -lambda^2; 0 without damping: s is then not read
     T step;                    // x <- x + step p;  r <- r - step q
     T direction;               // p <- s + direction p
+    bool turn_pending;         // p is still that of the iteration that was completed
+    bool at_bound;             // the step was cut at the trust radius
 
     double sigma;
     double lambda;
@@ -32,9 +35,9 @@ struct CglsRecurrence {
     double gamma;         // ||s||^2
     double largest_gain;  // max ||[A; lambda I] p||^2 / ||p||^2 so far: where ||A||_F is not known, its root stands for ||A||
     double least_r;       // the least ||r|| so far: no later one is larger, but for rounding
-    StallWatch watch;
+    StopMemory memory;
 
-    enum Stage { start_adjoint, after_forward, after_adjoint, host_stop };
+    enum Stage { start_adjoint, after_forward, before_step, after_adjoint, host_stop };
 
     // sigma, lambda scaled.
     void prepare(double sigma_, double lambda_, const StopRules& rules_, const RecordRing& ring_, double /*x0_norm*/) {
@@ -49,13 +52,23 @@ struct CglsRecurrence {
         set(shrink, -square(lambda));
     }
 
+    // After a stop: goes on with the same vectors under new rules.
+    void resume(const StopRules& rules_, const RecordRing& ring_) {
+        rules = rules_;
+        ring = ring_;
+        progress.code = kGoOn;
+        progress.finished = false;
+    }
+
     //   start_adjoint   sums = ||s||^2, ||r||^2, ||x||^2, ||x - c||^2
     //   after_forward   sums = ||q||^2, ||p||^2
+    //   before_step     those of part_within(); only where there is a trust radius
     //   after_adjoint   sums = ||s||^2, ||r||^2, ||x||^2, ||x - c||^2     host_stop: code is the status to stop with
     LSMR_HD void finish(int stage, const double* sums, int code) {
         switch (stage) {
             case start_adjoint: on_start(sums); break;
             case after_forward: on_forward(sums); break;
+            case before_step: on_reach(sums); break;
             case after_adjoint: on_adjoint(sums); break;
             default:
                 if (!progress.stopped()) stop(code);
@@ -67,7 +80,12 @@ struct CglsRecurrence {
         largest_gain = 0;
         direction = 0;
         step = 0;
+        turn_pending = true;
+        at_bound = false;
         take_norms(sums);
+        progress.r_start = progress.r_norm;
+        progress.ar_start = progress.ar_norm;
+        rules.take_start(progress.ar_norm);
         least_r = progress.r_norm;
         if (!is_finite(sums[1])) return fail(Suspect::beta, 0);
         if (!is_finite(gamma)) return fail(Suspect::alpha, 0);
@@ -76,6 +94,7 @@ struct CglsRecurrence {
     }
 
     LSMR_HD void on_forward(const double* sums) {
+        turn_pending = false;
         if (progress.stopped()) return;
         const double delta = sums[0] + square(lambda) * sums[1];
         if (!is_finite(delta)) return fail(Suspect::beta, progress.iteration + 1);
@@ -87,11 +106,19 @@ struct CglsRecurrence {
         largest_gain = delta > largest_gain * sums[1] ? delta / sums[1] : largest_gain;
     }
 
+    LSMR_HD void on_reach(const double* sums) {
+        if (progress.stopped()) return;
+        const double part = part_within(rules.trust_radius, static_cast<double>(step), sums);
+        at_bound = part < 1;
+        if (at_bound) step = static_cast<T>(part * static_cast<double>(step));
+    }
+
     LSMR_HD void on_adjoint(const double* sums) {
         if (progress.stopped()) return;
         const double gamma_new = sums[0];
         ++progress.iteration;
         direction = static_cast<T>(gamma_new / gamma);
+        turn_pending = true;
         gamma = gamma_new;
         take_norms(sums);
         publish();
@@ -99,6 +126,7 @@ struct CglsRecurrence {
         if (!is_finite(sums[2])) return fail(Suspect::iterate, progress.iteration);
         if (!is_finite(sums[1])) return fail(Suspect::beta, progress.iteration);
         if (!is_finite(gamma)) return fail(Suspect::alpha, progress.iteration);
+        if (at_bound) return stop(static_cast<int>(Status::trust_bound));
         // Rounding was seen to raise ||r|| by up to 2e-8 in fp32. More than the root of eps is no rounding: the products with A and A^T
         // do not belong together, and the iterates would grow without bound.
         if (progress.r_norm > least_r * (1 + std::sqrt(rules.eps))) return stop(static_cast<int>(Status::breakdown));
@@ -119,7 +147,7 @@ struct CglsRecurrence {
         progress.published = progress.iteration;
     }
     LSMR_HD void test() {
-        const int code = stop_code(rules, {progress.iteration, progress.r_norm, progress.ar_norm, progress.a_norm, progress.cond, progress.x_norm}, watch);
+        const int code = stop_code(rules, {progress.iteration, progress.r_norm, progress.ar_norm, progress.a_norm, progress.cond, progress.x_norm}, memory);
         if (code != kGoOn) stop(code);
     }
     LSMR_HD void stop(int code) {
@@ -180,7 +208,7 @@ struct CglsUpdateR {
     }
 };
 
-// p <- s + direction p;  sums[0] = ||p||^2. n-vectors. direction = 0: p is not read.
+// p <- s + direction p, once an iteration;  sums[0] = ||p||^2. n-vectors. direction = 0: p is not read.
 template <class T>
 struct CglsDirection {
     const CglsRecurrence<T>* r;
@@ -190,12 +218,12 @@ struct CglsDirection {
 
     struct Coefficients {
         T direction;
+        bool active;
     };
-    LSMR_HD Coefficients load() const { return {r->direction}; }
+    LSMR_HD Coefficients load() const { return {r->direction, r->turn_pending}; }
     LSMR_HD void operator()(std::int64_t j, const Coefficients& k, double* sums) const {
-        const T pj = k.direction != T(0) ? s[j] + k.direction * p[j] : s[j];
-        p[j] = pj;
-        sums[0] += static_cast<double>(pj) * static_cast<double>(pj);
+        if (k.active) p[j] = k.direction != T(0) ? s[j] + k.direction * p[j] : s[j];
+        sums[0] += static_cast<double>(p[j]) * static_cast<double>(p[j]);
     }
 };
 
@@ -219,25 +247,38 @@ struct Cgls {
         return {backend.row_vector(0), backend.row_vector(1), backend.col_vector(0), backend.col_vector(1), x};
     }
 
+    // f(vector, length) for all that the next iteration reads.
+    template <class F>
+    static void for_each_vector(const Vectors& w, std::int64_t rows, std::int64_t cols, const F& f) {
+        f(w.r, rows);
+        f(w.q, rows);
+        f(w.p, cols);
+        f(w.s, cols);
+        f(w.x, cols);
+    }
+
     // w.r holds b - A x; x the start. step is 0, so the updates only measure.
     template <class Backend>
-    static void start(Backend& backend, const Vectors& w, Recurrence* r, const T* center) {
-        backend.elementwise(backend.cols(), CglsUpdateX<T>{r, w.p, center, w.x, w.s}, 2);
+    static void start(Backend& backend, const Vectors& w, Recurrence* r, const Anchors<T>& anchors) {
+        backend.elementwise(backend.cols(), CglsUpdateX<T>{r, w.p, anchors.center, w.x, w.s}, 2);
         backend.elementwise(backend.rows(), CglsUpdateR<T>{r, w.q, w.r}, 1);
         backend.adjoint(r, &r->adjoint, w.r, &r->shrink, w.s, 0);
         backend.finish(r, Recurrence::start_adjoint, 4);
-        backend.elementwise(backend.cols(), CglsDirection<T>{r, w.s, w.p}, 1);
     }
 
     template <class Backend>
-    static void iterate(Backend& backend, const Vectors& w, Recurrence* r, const T* center) {
+    static void iterate(Backend& backend, const Vectors& w, Recurrence* r, const Anchors<T>& anchors) {
+        backend.elementwise(backend.cols(), CglsDirection<T>{r, w.s, w.p}, 1);
         backend.forward(r, &r->forward, w.p, &r->zero, w.q, 0);
-        backend.finish(r, Recurrence::after_forward, 2);  // slot 1 holds ||p||^2 from the last direction
-        backend.elementwise(backend.cols(), CglsUpdateX<T>{r, w.p, center, w.x, w.s}, 2);
+        backend.finish(r, Recurrence::after_forward, 2);
+        if (anchors.bounded) {
+            backend.elementwise(backend.cols(), Reach<T>{w.x, anchors.start, w.p, nullptr, nullptr}, 0);
+            backend.finish(r, Recurrence::before_step, 3);
+        }
+        backend.elementwise(backend.cols(), CglsUpdateX<T>{r, w.p, anchors.center, w.x, w.s}, 2);
         backend.elementwise(backend.rows(), CglsUpdateR<T>{r, w.q, w.r}, 1);
         backend.adjoint(r, &r->adjoint, w.r, &r->shrink, w.s, 0);
         backend.finish(r, Recurrence::after_adjoint, 4);
-        backend.elementwise(backend.cols(), CglsDirection<T>{r, w.s, w.p}, 1);
     }
 };
 

@@ -2,37 +2,58 @@
 #pragma once
 
 #include <algorithm>
+#include <cmath>
 #include <memory>
 #include <utility>
 
+#include "solver/cg.hpp"
 #include "solver/cgls.hpp"
 #include "solver/driver.hpp"
 #include "solver/engine.hpp"
 #include "solver/lsmr.hpp"
+#include "solver/lsqr.hpp"
 
 namespace lsmr::detail {
 
-// Runs the method that the options name.
+// Runs the method that the options name; they went through resolved_options().
 template <class Backend>
 SolveResult drive(Backend& backend, const DriveProblem& problem, const SolveOptions& options, double conlim, Observer* observer) {
     using T = typename Backend::Value;
     switch (options.method) {
         case Method::lsmr: return Drive<Lsmr<T>, Backend>(backend, problem, options, conlim, observer)();
+        case Method::lsqr: return Drive<Lsqr<T>, Backend>(backend, problem, options, conlim, observer)();
         case Method::cgls: return Drive<Cgls<T>, Backend>(backend, problem, options, conlim, observer)();
+        case Method::cg: return Drive<Cg<T>, Backend>(backend, problem, options, conlim, observer)();
+        case Method::automatic: break;
     }
-    throw InternalError("unknown method");
+    throw InternalError("the method was not chosen");
 }
 
 inline DriveProblem drive_problem(const EngineMatrix& a, std::span<const double> b, std::span<double> x, bool use_x0,
-                                  HostAudit* audit) {
+                                  HostAudit* audit, const Resumption& resumption) {
     DriveProblem problem;
     problem.b = b;
     problem.x = x;
     problem.use_x0 = use_x0;
+    problem.data_rows = a.original->rows();
+    problem.column_scale = a.column_scale;
     problem.a_frobenius = a.frobenius;
+    problem.claim_frobenius = a.claim_frobenius;
+    problem.data_frobenius = a.data_frobenius;
+    if (a.preconditioner) {
+        problem.preconditioned_frobenius = std::ldexp(a.preconditioner->frobenius, a.preconditioner->exponent);
+        problem.k_exponent = a.preconditioner->exponent - a.exponent;
+        problem.k_frobenius = a.preconditioner->scaled_frobenius;
+    }
+    if (a.sketch) {  // S A K has orthonormal columns, so ||A K||_F is sqrt(cols) but for the sketch's distortion; damping included
+        problem.preconditioned_frobenius = std::ldexp(std::sqrt(static_cast<double>(a.sketch->cols())), a.sketch->exponent());
+        problem.k_exponent = a.sketch->exponent() - a.exponent;
+    }
     problem.a_max_abs = a.max_abs;
     problem.a_exponent = a.exponent;
     problem.host_audit = audit;
+    problem.identity = resumption.identity;
+    problem.resume = resumption.from;
     return problem;
 }
 

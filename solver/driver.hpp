@@ -3,6 +3,9 @@
 // A Backend (solver/cpu/cpu_backend.hpp, solver/cuda/cuda_backend.hpp) owns the vectors and runs the steps: products, elementwise
 // updates, and `finish`, which hands sums to the recurrence where the vectors live.
 //
+// Columns may be scaled: the run then sees A D and z = D^-1 x (or A D K, with a preconditioner); norms that are reported and claims that are audited are those of x. A claim
+// that holds for z but not for x makes the run go on under smaller tolerances.
+//
 // Scaling: the run sees A' = 2^e A, lambda' = 2^e lambda, b' = 2^f b, x' = 2^(f - e) x, with e and f such that the largest entries are
 // near 1. So no square overflows or underflows, and a problem scaled by powers of two runs through the same bits.
 #pragma once
@@ -11,13 +14,17 @@
 
 #include <algorithm>
 #include <chrono>
-#include <memory>
 #include <cmath>
+#include <cstring>
+#include <functional>
 #include <limits>
+#include <memory>
+#include <new>
 #include <span>
 #include <string>
 #include <vector>
 
+#include "memory/error.hpp"
 #include "operator/stacked_operator.hpp"
 #include "solver/cpu/host_audit.hpp"
 #include "solver/observer.hpp"
@@ -29,23 +36,35 @@
 
 namespace lsmr {
 
-// One problem for drive(), in the caller's units.
+// One problem for drive(), in the caller's units. The operator holds A and, below it, rows G that regularise: the problem is
+// min ||b - A x||^2 + ||G (x - c)||^2 + lambda^2 ||x - c||^2. Where columns are scaled, its values are those of [A; G] D.
 struct DriveProblem {
-    std::span<const double> b;
-    std::span<double> x;          // the start on entry where use_x0, the answer on return
+    std::span<const double> b;  // [b; G c]: a value for each row of the operator
+    std::span<double> x;        // the start on entry where use_x0, the answer on return
     bool use_x0 = false;
-    double a_frobenius = -1;      // ||A||_F in units of 2^a_exponent A; negative: unknown (a user's operator)
-    double a_max_abs = 0;         // the same for max |a_ij|
-    // a_frobenius and a_max_abs are those of 2^a_exponent A, and the operator was made from that matrix too: its values are those
+    std::span<const double> guess;        // where the iteration begins in place of x0; empty: at x0
+    std::int64_t data_rows = 0;           // those of A, the upper ones
+    std::span<const double> column_scale;  // D, powers of two; empty: ones. The iteration runs on z = D^-1 x
+    double a_frobenius = -1;       // ||[A; G] D||_F in units of 2^a_exponent A; negative: unknown (a user's operator)
+    double a_max_abs = 0;          // the same for the largest entry
+    double claim_frobenius = -1;   // ||[A; G]||_F in the same units: what claims about x are measured by
+    double data_frobenius = -1;    // ||A||_F in the same units: what is reported
+    double preconditioned_frobenius = 0;  // ||[A; G] D K||_F in the same units, where there is a preconditioner
+    double k_frobenius = 0;               // ||D K||_F
+    int k_exponent = 0;                   // 2^-k_exponent K is the K that belongs to A itself
+    // All these are those of 2^a_exponent A, and the operator was made from that matrix too: its values are those
     // of 2^(a_exponent + its own exponent()) A.
     int a_exponent = 0;
+    std::function<SolveIdentity()> identity;  // for checkpoints; null: none are made
+    const Checkpoint* resume = nullptr;       // to go on with; null: from the start
     HostAudit* host_audit = nullptr;  // for residuals in fp64 from the host's matrix, which is 2^a_exponent A; null: by the operator
 };
 
 // A sentence on which number was not finite, and when (iteration 0: before the first).
 std::string suspect_words(Suspect suspect, std::int64_t iteration);
 // A sentence with the numbers that decided.
-std::string outcome_words(Status status, const SolveResult& result, const SolveOptions& options, double a_norm, double eps);
+// a_norm: as the tests used it; ar_bound: what test 2 allows ||A^T r|| whatever ||A|| ||r|| is.
+std::string outcome_words(Status status, const SolveResult& result, const SolveOptions& options, double a_norm, double ar_bound, double eps);
 
 template <class Method, class Backend>
 class Drive {
@@ -68,80 +87,112 @@ class Drive {
         start_clock_ = Clock::now();
         m_ = a_.rows();
         n_ = a_.cols();
-        max_iterations_ = resolved_max_iterations(options_, m_, n_);
+        max_iterations_ = resolved_max_iterations(options_, problem_.data_rows, n_);
         x_ = backend_.col_vector(kX);
         choose_scale();
         load_start();
 
         SolveResult result;
+        result.method = options_.method;
         result.norms.b = unscale_r(b_norm_);
         Progress progress;
-        std::vector<double> best_x;
-        Residuals best;
-        Status best_status = Status::start_solves;
-        for (;; ++result.restarts) {
+        std::vector<double>& best_x = best_x_;
+        Residuals& best = at_.best;
+        Status& best_status = at_.best_status;
+        Entry entry = Entry::start;
+        const Checkpoint* resume = problem_.resume;
+        if (resume != nullptr) {
+            take_position(*resume, result);
+        } else if (other_metric()) {
+            take_start(residuals());
+        }
+        if (resume == nullptr && !problem_.guess.empty()) {
+            upload_x(x_, problem_.guess);
+            // The audit's bounds stay those of x0: where the guess is so large that its rounding shows, a restart from x takes it away.
+            z0_norm_ = backend_.norm_now(n_, x_);
+        }
+        for (;;) {
             Residuals now;
             Clock::time_point audit_start;
             try {
-                progress = run(result.restarts > 0);
+                at_.restarts = result.restarts;
+                at_.r_estimated = result.norms.r_estimated;
+                at_.ar_estimated = result.norms.ar_estimated;
+                at_.cond_estimate = result.norms.cond_estimate;
+                progress = resume != nullptr        ? run_from(*resume)
+                           : entry == Entry::start ? run(result.restarts > 0)
+                                                   : go_on();
+                resume = nullptr;
+                if (is_resumable(static_cast<Status>(progress.code))) offer_checkpoint(Moment::end);
                 audit_start = Clock::now();
                 now = residuals();
             } catch (...) {
-                // From the observer or a user's operator: x so far is handed over, the exception goes on unchanged.
-                try {
-                    backend_.download(problem_.x.data(), x_, n_, e_ - f_);
-                } catch (const Error&) {
-                    // A device that failed keeps x; what it failed of is the news.
-                }
-                throw;
+                // From the observer or a user's operator: x so far is handed over.
+                hand_over_x();
+                // Memory that ran out is a status; everything else goes on unchanged.
+                const std::string reason = observer_threw_ ? std::string() : resource_error();
+                if (reason.empty()) throw;
+                return out_of_resources(result, reason);
             }
-            progress.suspect_iteration += base_iteration_;
-            base_iteration_ += progress.iteration;
+            if (result.restarts == 0 && !other_metric()) take_start({.r_damped = progress.r_start, .ar = progress.ar_start});
+            const std::int64_t iterations = at_.base_iteration + progress.iteration;
+            progress.suspect_iteration += at_.base_iteration;
             a_norm_used_ = progress.a_norm;
             auto status = static_cast<Status>(progress.code);
             if (status != Status::non_finite && !std::isfinite(now.x)) {
                 status = Status::non_finite;
                 progress.suspect = Suspect::iterate;
-                progress.suspect_iteration = base_iteration_;
+                progress.suspect_iteration = iterations;
             }
             const bool claimed = is_converged(status);
+            const Status claim = status;
             if (claimed) status = audited(status, now);
             result.audit_seconds += seconds_since(audit_start);
+            const bool refused = claimed && status == Status::audit_refused;
+            const bool may_go_on = iterations < max_iterations_ && !out_of_time();
+            if (refused && may_go_on && tighten(claim, now)) {
+                entry = Entry::go_on;
+                continue;
+            }
+            at_.base_iteration = iterations;
             // A restart is kept if it converged or improved the gradient.
             if (result.restarts == 0 || is_converged(status) || (std::isfinite(now.ar) && now.ar <= best.ar)) {
                 best = now;
                 best_status = status;
                 result.norms.r_estimated = unscale_r(progress.r_norm);
-                result.norms.ar_estimated = unscale_ar(progress.ar_norm);
+                result.norms.ar_estimated = unscale_estimate(progress.ar_norm, f_);
                 result.norms.cond_estimate = progress.largest_cond;
                 best_x.resize(static_cast<std::size_t>(n_));
-                backend_.download(best_x.data(), x_, n_, e_ - f_);
-            } else if (claimed && status == Status::audit_refused) {
+                download_x(best_x);
+            } else if (refused) {
                 break;  // it got worse
             }
-            const bool refused = claimed && status == Status::audit_refused;
-            if (!refused || result.restarts == kMaxRestarts || base_iteration_ >= max_iterations_ || out_of_time()) break;
+            if (!refused || result.restarts == kMaxRestarts || !may_go_on) break;
+            ++result.restarts;
+            entry = Entry::start;
         }
 
         std::copy(best_x.begin(), best_x.end(), problem_.x.begin());
         result.status = best_status;
-        result.iterations = base_iteration_;
+        result.iterations = at_.base_iteration;
         result.norms.r = unscale_r(best.r);
         result.norms.r_damped = unscale_r(best.r_damped);
         result.norms.ar = unscale_ar(best.ar);
         result.norms.x = unscale_x(best.x);
         result.norms.dx = unscale_x(best.dx);
-        result.norms.a_frobenius = problem_.a_frobenius >= 0 ? std::ldexp(problem_.a_frobenius, -problem_.a_exponent)
-                                                            : std::ldexp(a_norm_used_, -e_);
+        result.norms.a_frobenius = problem_.data_frobenius >= 0 ? std::ldexp(problem_.data_frobenius, -problem_.a_exponent)
+                                                               : std::ldexp(a_norm_used_, -e_);
         if (result.status != Status::non_finite &&
             !std::all_of(best_x.begin(), best_x.end(), [](double xj) { return std::isfinite(xj); })) {
             result.status = Status::non_finite;  // x itself lies outside the range of doubles
             progress.suspect = Suspect::iterate;
-            progress.suspect_iteration = base_iteration_;
+            progress.suspect_iteration = at_.base_iteration;
         }
+        // (||A^T r|| / ||r||) / (||A^T r_0|| / ||r_0||), free of the scale of A and b.
+        result.norms.start_ratio = best.ar / best.r_damped / (at_.ar_start / at_.r_start);
         result.message = result.status == Status::non_finite
                              ? suspect_words(progress.suspect, progress.suspect_iteration)
-                             : outcome_words(result.status, result, options_, std::ldexp(a_norm_used_, -e_), kEps);
+                             : outcome_words(result.status, result, options_, std::ldexp(claim_norm(), -e_), unscale_ar(at_.ar_bound), kEps);
         result.solve_seconds = seconds_since(start_clock_) - result.audit_seconds;
         return result;
     }
@@ -151,10 +202,12 @@ class Drive {
     static constexpr std::size_t kX = static_cast<std::size_t>(Method::kColVectors);
     static constexpr std::size_t kStart = kX + 1;    // x0, the centre
     static constexpr std::size_t kScratch = kX + 2;  // gradient of the audit
+    static constexpr std::size_t kCenter = kX + 3;   // a centre that is not x0
+    static constexpr std::size_t kScale = kX + 4;    // D
     static constexpr std::size_t kAuditRow = static_cast<std::size_t>(Method::kRowVectors);
 
-    struct Residuals {  // scaled
-        double r = 0, r_damped = 0, ar = 0, x = 0, dx = 0;
+    struct Residuals {  // scaled by powers of two, of x and not of z
+        double r = 0, r_all = 0, r_damped = 0, ar = 0, x = 0, dx = 0, from_center = 0;
     };
 
     void choose_scale() {
@@ -173,34 +226,65 @@ class Drive {
             a_max_exponent = operator_exponent;
         }
         e_ = binary_exponent(a_max) - a_max_exponent;
-        if (options_.damp > 0) e_ = a_max > 0 ? std::max(e_, binary_exponent(options_.damp)) : binary_exponent(options_.damp);
+        const double damp = options_.damp * largest_scale();
+        if (damp > 0) e_ = a_max > 0 ? std::max(e_, binary_exponent(damp)) : binary_exponent(damp);
         e_ = -e_;
         const double b_max = max_abs(problem_.b.data(), m_);
-        const double x_max = problem_.use_x0 ? max_abs(problem_.x.data(), n_) : 0.0;
+        double x_max = problem_.use_x0 ? max_abs(problem_.x.data(), n_) : 0.0;
+        if (has_given_center()) x_max = std::max(x_max, max_abs(options_.center.data(), n_));
         // A x0 is at most about 2^-e max |x0|.
         f_ = b_max > 0 ? binary_exponent(b_max) : 0;
         if (x_max > 0) f_ = b_max > 0 ? std::max(f_, binary_exponent(x_max) - e_) : binary_exponent(x_max) - e_;
         f_ = -f_;
         sigma_ = std::ldexp(1.0, std::clamp(e_ - operator_exponent, -1022, 1022));
         lambda_ = std::ldexp(options_.damp, e_);
-        // ||[A'; lambda' I]||_F; n lambda'^2 is safe: lambda' < 1.
-        const double a_norm = std::ldexp(problem_.a_frobenius, e_ - problem_.a_exponent);
-        a_norm_ = problem_.a_frobenius >= 0 ? std::sqrt(a_norm * a_norm + static_cast<double>(n_) * lambda_ * lambda_) : 0.0;
+        at_.ar_bound = std::ldexp(options_.ar_bound, e_ + f_);
+        // ||[A'; lambda' D]||_F and ||[A'; lambda' I]||_F; n lambda'^2 is safe: lambda' < 1.
+        double scale2 = static_cast<double>(n_);
+        if (scales_columns()) {
+            scale2 = 0;
+            for (const double d : problem_.column_scale) scale2 += square(d);
+        }
+        const auto stacked_norm = [this](double frobenius, double damping) {
+            return frobenius >= 0 ? std::sqrt(square(std::ldexp(frobenius, e_ - problem_.a_exponent)) + damping * square(lambda_)) : 0.0;
+        };
+        a_norm_ = stacked_norm(problem_.a_frobenius, scale2);
+        if (backend_.preconditioned()) {
+            a_norm_of_z_ = a_norm_;
+            a_norm_ = stacked_norm(problem_.preconditioned_frobenius, square(problem_.k_frobenius));
+        }
+        claim_norm_ = stacked_norm(problem_.claim_frobenius, static_cast<double>(n_));
+        at_.tolerances = {options_.atol, options_.btol, 1.0};
     }
 
     void load_start() {
         // ||b|| by its own scaling, since f may be that of A x0, and in fp64 whatever the vectors are.
-        const int b_exponent = binary_exponent(max_abs(problem_.b.data(), m_));
-        b_norm_ = std::ldexp(host_norm(problem_.b.data(), m_, -b_exponent), b_exponent + f_);
+        const int b_exponent = binary_exponent(max_abs(problem_.b.data(), problem_.data_rows));
+        b_norm_ = std::ldexp(host_norm(problem_.b.data(), problem_.data_rows, -b_exponent), b_exponent + f_);
+        if (scales_columns()) {
+            T* d = backend_.col_vector(kScale);
+            backend_.upload(d, problem_.column_scale.data(), n_, 0);
+            scale_ = d;
+        }
         if (problem_.use_x0) {
-            backend_.upload(x_, problem_.x.data(), n_, f_ - e_);
+            upload_x(x_, problem_.x);
             start_ = backend_.col_vector(kStart);
-            backend_.upload(start_, problem_.x.data(), n_, f_ - e_);
-            x0_norm_ = backend_.norm_now(n_, x_);
+            upload_x(start_, problem_.x);
+            z0_norm_ = backend_.norm_now(n_, x_);
+            x0_norm_ = x_norm_now();
         } else {
             backend_.zero(x_, n_);
         }
-        center_ = options_.damp_center == DampCenter::x0 && options_.damp > 0 ? start_ : nullptr;
+        anchors_.start = start_;
+        anchors_.preconditioned = backend_.preconditioned();
+        anchors_.bounded = options_.trust_radius > 0;
+        if (options_.damp == 0) return;
+        if (options_.damp_center == DampCenter::x0) anchors_.center = start_;
+        if (options_.damp_center == DampCenter::given) {
+            T* center = backend_.col_vector(kCenter);
+            upload_x(center, options_.center);
+            anchors_.center = center;
+        }
     }
 
     // The residual of x in row vector `into` (upper m rows): r <- b' - A' x'.
@@ -224,101 +308,269 @@ class Drive {
     double host_sigma() const { return std::ldexp(1.0, std::clamp(e_ - problem_.a_exponent, -1022, 1022)); }
 
     Progress run(bool restarted) {
-        const bool at_center = !restarted && (center_ != nullptr || !problem_.use_x0);
-        const bool x_is_zero = !restarted && !problem_.use_x0;
-        const bool stacked = !Method::kDampsAnyStart && lambda_ > 0 && !at_center;
-        std::unique_ptr<LinearOperator<T>> identity;
-        std::unique_ptr<LinearOperator<T>> stack;
-        if (stacked) {
-            // sigma multiplies the whole stack, so lambda I is given in the operator's units.
-            identity = backend_.scaled_identity(n_, std::ldexp(options_.damp, problem_.a_exponent + a_.exponent()));
-            stack = std::make_unique<StackedOperator<T>>(a_, *identity, backend_.one());
-        }
-        const typename Backend::StackScope scope(backend_, stack.get());
+        const bool at_center = !restarted && anchors_.center == start_ && problem_.guess.empty();
+        const bool x_is_zero = !restarted && !problem_.use_x0 && problem_.guess.empty();
+        // lambda ||x - c|| of x = D z, or in the metric of M, is no scalar damping.
+        at_.stacked = lambda_ > 0 && (other_metric() || (!Method::kDampsAnyStart && !at_center));
+        make_stack();
+        const typename Backend::StackScope scope(backend_, stack_.get());
         const auto w = Method::vectors(backend_, x_);
         T* r0 = backend_.row_vector(0);
         load_residual(r0, x_is_zero);
-        if (stacked) backend_.elementwise(n_, FromCenter<T>{lambda_, center_, x_, r0 + m_}, 0);
+        if (at_.stacked) backend_.elementwise(n_, FromCenter<T>{lambda_, anchors_.center, x_, scale_, r0 + m_}, 0);
 
+        Recurrence state{};
+        state.prepare(sigma_, at_.stacked ? 0.0 : lambda_, rules(!restarted), backend_.ring(), restarted ? backend_.norm_now(n_, x_) : z0_norm_);
+        state_ = backend_.put_state(state);
+        seen_ = 0;
+        return iterate(w, Entry::start);
+    }
+    // After a stop: the same vectors, under the tolerances as they are now.
+    Progress go_on() {
+        const typename Backend::StackScope scope(backend_, stack_.get());
+        Recurrence state = backend_.get_state(state_);
+        state.resume(rules(false), backend_.ring());
+        state.memory.passed = 0;
+        state_ = backend_.put_state(state);
+        return iterate(Method::vectors(backend_, x_), Entry::go_on);
+    }
+    Progress iterate(const typename Method::Vectors& w, Entry entry) {
+        const auto poll = [&](const Progress& progress, const RecordRing& ring) {
+            const int code = observe(progress, ring);
+            if (code == kGoOn) offer_checkpoint(Moment::between_iterations);
+            return code;
+        };
+        return backend_.template run<Method>(w, state_, anchors_, entry, poll);
+    }
+    void make_stack() {
+        stack_.reset();
+        damping_.reset();
+        if (!at_.stacked) return;
+        // sigma multiplies the whole stack, so lambda I is given in the operator's units.
+        const double lambda = std::ldexp(options_.damp, problem_.a_exponent + a_.exponent());
+        if (scales_columns()) {
+            std::vector<double> diagonal(problem_.column_scale.begin(), problem_.column_scale.end());
+            for (double& d : diagonal) d *= lambda;
+            damping_ = backend_.diagonal(diagonal);
+        } else {
+            damping_ = backend_.scaled_identity(n_, lambda);
+        }
+        stack_ = std::make_unique<StackedOperator<T>>(a_, *damping_, backend_.one());
+    }
+    static bool is_resumable(Status status) {
+        return status == Status::iteration_limit || status == Status::time_limit || status == Status::stopped;
+    }
+    // Hands a checkpoint to an observer that wants one. The device may be ahead of what was observed: its records come first.
+    void offer_checkpoint(Moment moment) {
+        if (observer_ == nullptr || !problem_.identity || !call_observer([&] { return observer_->wants_checkpoint(moment); })) return;
+        const Recurrence state = backend_.get_state(state_);
+        observe(state.progress, backend_.ring());
+        Checkpoint c;
+        c.identity = problem_.identity();
+        c.iteration = at_.base_iteration + state.progress.iteration;
+        c.position = bytes_of(at_);
+        c.state = bytes_of(state);
+        for_each_state_vector([&](T* p, std::int64_t n) {
+            const std::size_t begin = c.vectors.size();
+            c.vectors.resize(begin + static_cast<std::size_t>(n) * sizeof(T));
+            backend_.get_vector(reinterpret_cast<T*>(c.vectors.data() + begin), p, n);
+        });
+        c.best_x = best_x_;
+        call_observer([&] { observer_->on_checkpoint(c); return true; });
+    }
+    void take_position(const Checkpoint& c, SolveResult& result) {
+        if (c.position.size() != sizeof at_ || c.state.size() != sizeof(Recurrence)) throw InputError("the saved state is of another version of this program");
+        std::memcpy(&at_, c.position.data(), sizeof at_);
+        best_x_ = c.best_x;
+        result.restarts = at_.restarts;
+        result.norms.r_estimated = at_.r_estimated;
+        result.norms.ar_estimated = at_.ar_estimated;
+        result.norms.cond_estimate = at_.cond_estimate;
+    }
+    // The vectors and scalars of a checkpoint, under limits as they are now.
+    Progress run_from(const Checkpoint& c) {
+        make_stack();
+        const typename Backend::StackScope scope(backend_, stack_.get());
+        const auto w = Method::vectors(backend_, x_);
+        std::size_t begin = 0;
+        for_each_state_vector([&](T* p, std::int64_t n) {
+            const std::size_t bytes = static_cast<std::size_t>(n) * sizeof(T);
+            if (begin + bytes > c.vectors.size()) throw InputError("the saved state is of another version of this program");
+            std::vector<T> host(static_cast<std::size_t>(n));
+            std::memcpy(host.data(), c.vectors.data() + begin, bytes);
+            backend_.put_vector(p, host.data(), n);
+            begin += bytes;
+        });
+        Recurrence state{};
+        std::memcpy(static_cast<void*>(&state), c.state.data(), sizeof state);
+        StopRules rules = state.rules;
+        rules.max_iterations = max_iterations_ - at_.base_iteration;
+        if (state.progress.stopped() && is_resumable(static_cast<Status>(state.progress.code))) {
+            state.resume(rules, backend_.ring());
+        } else {
+            state.rules = rules;
+            state.ring = backend_.ring();
+        }
+        seen_ = state.progress.published;
+        state_ = backend_.put_state(state);
+        return iterate(w, Entry::go_on);
+    }
+    template <class F>
+    void for_each_state_vector(const F& f) {
+        Method::for_each_vector(Method::vectors(backend_, x_), at_.stacked ? m_ + n_ : m_, n_, f);
+    }
+    template <class S>
+    static std::vector<std::byte> bytes_of(const S& s) {
+        std::vector<std::byte> bytes(sizeof s);
+        std::memcpy(bytes.data(), &s, sizeof s);
+        return bytes;
+    }
+    // What the observer throws passes through the solve as it is.
+    template <class F>
+    auto call_observer(const F& f) {
+        observer_threw_ = true;  // unless it comes back
+        const auto answer = f();
+        observer_threw_ = false;
+        return answer;
+    }
+    StopRules rules(bool at_start) {
         StopRules rules;
-        rules.atol = options_.atol;
-        rules.btol = options_.btol;
+        rules.atol = at_.tolerances.atol;
+        rules.btol = at_.tolerances.btol;
         rules.conlim = conlim_;
         rules.eps = kEps;
         rules.b_norm = b_norm_;
         rules.a_norm = a_norm_;
-        rules.max_iterations = max_iterations_ - base_iteration_;
-        rules.stall_window = stall_window(m_, n_);
-
-        Recurrence state{};
-        state.prepare(sigma_, stacked ? 0.0 : lambda_, rules, backend_.ring(), restarted ? backend_.norm_now(n_, x_) : x0_norm_);
-        Recurrence* r = backend_.put_state(state);
-        std::int64_t seen = 0;
-        const auto poll = [&](const Progress& progress, const RecordRing& ring) { return observe(progress, ring, seen); };
-        return backend_.template run<Method>(w, r, center_, poll);
+        rules.a_norm_of_x = a_norm_of_z_;
+        rules.ar_bound = at_.tolerances.ar_part * at_.ar_bound;
+        if (at_start && !other_metric()) rules.ar_relative = options_.ar_relative;
+        rules.trust_radius = std::ldexp(options_.trust_radius, f_ - e_);
+        rules.passes = options_.passes;
+        rules.max_iterations = max_iterations_ - at_.base_iteration;
+        rules.stall_window = resolved_stall_window(options_, problem_.data_rows, n_);
+        return rules;
     }
 
     // Hands new records to the observer; a status to stop with, or kGoOn.
-    int observe(const Progress& progress, const RecordRing& ring, std::int64_t& seen) {
+    int observe(const Progress& progress, const RecordRing& ring) {
         if (observer_ != nullptr) {
             records_.clear();
             const double seconds = seconds_since(start_clock_);
-            for (; seen < progress.published; ++seen) {
-                IterationRecord record = ring.records[seen % ring.size];
+            for (; seen_ < progress.published; ++seen_) {
+                IterationRecord record = ring.records[seen_ % ring.size];
                 record.compat = b_norm_ > 0 ? record.r_norm / b_norm_ : std::numeric_limits<double>::quiet_NaN();
                 record.ls = record.ar_norm == 0 ? 0.0 : record.ar_norm / (record.a_norm * record.r_norm);
-                record.iteration += base_iteration_;
+                record.iteration += at_.base_iteration;
                 record.r_norm = unscale_r(record.r_norm);
-                record.ar_norm = unscale_ar(record.ar_norm);
-                record.a_norm = std::ldexp(record.a_norm, -e_);
+                record.ar_norm = unscale_estimate(record.ar_norm, f_);
+                record.a_norm = unscale_estimate(record.a_norm, 0);
                 record.x_norm = unscale_x(record.x_norm);
                 record.seconds = seconds;
                 records_.push_back(record);
             }
-            if (observer_->on_iterations(records_) == Verdict::stop) return static_cast<int>(Status::stopped);
+            if (call_observer([&] { return observer_->on_iterations(records_); }) == Verdict::stop) return static_cast<int>(Status::stopped);
         }
         return out_of_time() ? static_cast<int>(Status::time_limit) : kGoOn;
+    }
+
+    void take_start(const Residuals& start) {
+        at_.r_start = start.r_damped;
+        at_.ar_start = start.ar;
+        at_.ar_bound = std::max(at_.ar_bound, options_.ar_relative * at_.ar_start);
+    }
+    void hand_over_x() {
+        try {
+            download_x(problem_.x);
+        } catch (const Error&) {
+            // A device that failed keeps x; what it failed of is the news.
+        }
+    }
+    // In a handler: what memory ran out, or nothing.
+    static std::string resource_error() {
+        try {
+            throw;
+        } catch (const OutOfMemory& error) {
+            return error.what();
+        } catch (const std::bad_alloc&) {
+            return "host memory ran out";
+        } catch (...) {
+            return {};
+        }
+    }
+    // x was handed over; its residuals cannot be had from an operator that has no memory.
+    SolveResult out_of_resources(SolveResult result, const std::string& reason) {
+        const double b = result.norms.b;
+        result.norms = Norms::unknown();
+        result.norms.b = b;
+        result.norms.x = host_norm(problem_.x.data(), n_);
+        result.status = Status::resource_error;
+        // On the way to x of iteration k + 1, LSMR and LSQR have published k.
+        result.iterations = at_.base_iteration + backend_.get_state(state_).progress.published;
+        result.message = std::string(status_sentence(result.status)) + ": " + reason;
+        result.solve_seconds = seconds_since(start_clock_);
+        return result;
     }
 
     // Of x, scaled, in fp64 where that can be had.
     Residuals residuals() {
         Residuals now = problem_.host_audit != nullptr ? host_residuals() : own_residuals();
-        const double from_center = center_ != nullptr ? now.dx : now.x;
-        now.r_damped = std::sqrt(now.r * now.r + lambda_ * lambda_ * from_center * from_center);
+        now.r_damped = std::sqrt(now.r_all * now.r_all + lambda_ * lambda_ * now.from_center * now.from_center);
         return now;
     }
     Residuals own_residuals() {
         Residuals now;
-        now.x = now.dx = backend_.norm_now(n_, x_);
+        now.x = now.dx = x_norm_now();
         T* scratch = backend_.col_vector(kScratch);
-        if (start_ != nullptr) {
-            backend_.elementwise(n_, FromCenter<T>{1.0, start_, x_, scratch}, 0);
-            now.dx = backend_.norm_now(n_, scratch);
-        }
+        const auto from = [&](const T* c) {  // D (c - z) into scratch, and its norm
+            backend_.elementwise(n_, FromCenter<T>{1.0, c, x_, scale_, scratch}, 0);
+            return backend_.norm_now(n_, scratch);
+        };
+        if (start_ != nullptr) now.dx = from(start_);
         T* r = backend_.row_vector(kAuditRow);
         load_residual(r, false);
-        now.r = backend_.norm_now(m_, r);
-        if (lambda_ > 0) backend_.elementwise(n_, FromCenter<T>{1.0, center_, x_, scratch}, 0);
+        now.r = backend_.norm_now(problem_.data_rows, r);
+        now.r_all = problem_.data_rows == m_ ? now.r : backend_.norm_now(m_, r);
+        if (lambda_ > 0) {
+            now.from_center = from(anchors_.center);
+            if (scale_ != nullptr) backend_.elementwise(n_, FromCenter<T>{-1.0, nullptr, scratch, scale_, scratch}, 0);
+        }
+        // Of z: A'^T r + lambda^2 D^2 (c - z); D^-1 makes it that of x.
         backend_.adjoint_product(sigma_, r, lambda_ * lambda_, scratch);
-        now.ar = backend_.norm_now(n_, scratch);
+        now.ar = norm_over_scale(scratch);
         return now;
+    }
+    double norm_over_scale(const T* p) {
+        if (scale_ == nullptr) return backend_.norm_now(n_, p);
+        backend_.elementwise(n_, DividedNorm<T>{p, scale_}, 0);
+        return backend_.root_of_sum(0);
+    }
+    double x_norm_now() {
+        if (scale_ == nullptr) return backend_.norm_now(n_, x_);
+        T* scratch = backend_.col_vector(kScratch);
+        backend_.elementwise(n_, FromCenter<T>{-1.0, nullptr, x_, scale_, scratch}, 0);
+        return backend_.root_of_sum(0);
     }
     // With b, x0 and the centre as the caller gave them, not as T holds them.
     Residuals host_residuals() {
         Residuals now;
         host_residual();
-        now.r = host_norm(host_r_.data(), m_);
-        now.x = now.dx = host_norm(host_x_.data(), n_);
+        now.r = host_norm(host_r_.data(), problem_.data_rows);
+        now.r_all = host_norm(host_r_.data(), m_);
         host_g_.assign(static_cast<std::size_t>(n_), 0.0);
-        if (start_ != nullptr) {
+        const auto from = [&](std::span<const double> c) {  // c - x into host_g_, and its norm
             const PowerOfTwo scale(f_ - e_);
-            for (std::size_t j = 0; j < host_g_.size(); ++j) host_g_[j] = scale(problem_.x[j]) - host_x_[j];
-            now.dx = host_norm(host_g_.data(), n_);
-        }
-        if (lambda_ > 0 && center_ == nullptr) {
-            for (std::size_t j = 0; j < host_g_.size(); ++j) host_g_[j] = -host_x_[j];
+            for (std::size_t j = 0; j < host_g_.size(); ++j) host_g_[j] = (c.empty() ? 0.0 : scale(c[j])) - column_scale(j) * host_x_[j];
+            return host_norm(host_g_.data(), n_);
+        };
+        now.x = now.dx = from({});
+        if (start_ != nullptr) now.dx = from(problem_.x);
+        if (lambda_ > 0) {
+            const bool around_x0 = anchors_.center != nullptr && !has_given_center();
+            now.from_center = from(around_x0 ? std::span<const double>(problem_.x) : has_given_center() ? options_.center : std::span<const double>());
+            for (std::size_t j = 0; j < host_g_.size(); ++j) host_g_[j] *= column_scale(j);
         }
         problem_.host_audit->adjoint(host_sigma(), host_r_.data(), lambda_ * lambda_, host_g_.data());
+        for (std::size_t j = 0; j < host_g_.size(); ++j) host_g_[j] /= column_scale(j);
         now.ar = host_norm(host_g_.data(), n_);
         return now;
     }
@@ -337,12 +589,12 @@ class Drive {
 
     // The status that the recomputed residuals confirm.
     Status audited(Status claimed, const Residuals& now) const {
-        const double a_norm = a_norm_ > 0 ? a_norm_ : a_norm_used_;
+        const double a_norm = claim_norm();
         // The start's size counts too: b - A x0 was formed with its rounding errors.
         const double size = a_norm * std::max(now.x, x0_norm_) + b_norm_;
         const bool solves = fits(b_norm_, now.r_damped / 2) &&
                             now.r_damped <= 2 * (options_.btol * b_norm_ + options_.atol * a_norm * now.x);
-        const bool is_least = now.ar <= 2 * options_.atol * a_norm * now.r_damped;
+        const bool is_least = now.ar <= 2 * std::max(options_.atol * a_norm * now.r_damped, at_.ar_bound);
         const bool solves_eps = now.r_damped <= 8 * kEps * size;
         const bool is_least_eps = now.ar <= 8 * kEps * a_norm * size;
         switch (claimed) {
@@ -359,10 +611,46 @@ class Drive {
         }
     }
 
+    // After a claim that holds for z and not for x: smaller tolerances for z, as far as x misses its own. False where there are none below.
+    bool tighten(Status claim, const Residuals& now) {
+        if (!other_metric() || claim == Status::compatible_eps || claim == Status::least_squares_eps) return false;
+        const double wanted_r = (options_.btol * b_norm_ + options_.atol * claim_norm() * now.x) / now.r_damped;
+        const double wanted_ar = std::max(options_.atol * claim_norm() * now.r_damped, at_.ar_bound) / now.ar;
+        const double wanted = claim == Status::compatible ? wanted_r : wanted_ar;
+        if (!(wanted > 0)) return false;
+        const double factor = std::clamp(wanted / 2, 1e-3, 0.5);
+        at_.tolerances.atol *= factor;
+        at_.tolerances.btol *= factor;
+        at_.tolerances.ar_part *= factor;
+        return true;
+    }
+    double claim_norm() const { return claim_norm_ > 0 ? claim_norm_ : a_norm_used_; }
+    // Whether the recurrence measures in another metric than claims about x do.
+    bool other_metric() const { return scales_columns() || backend_.preconditioned(); }
+    bool scales_columns() const { return !problem_.column_scale.empty(); }
+    double column_scale(std::size_t j) const { return scales_columns() ? problem_.column_scale[j] : 1.0; }
+    double largest_scale() const {
+        return scales_columns() ? *std::max_element(problem_.column_scale.begin(), problem_.column_scale.end()) : 1.0;
+    }
+    // z <- 2^(f - e) D^-1 x
+    void upload_x(T* z, std::span<const double> x) {
+        if (!scales_columns()) return backend_.upload(z, x.data(), n_, f_ - e_);
+        host_x_.assign(x.begin(), x.end());
+        for (std::size_t j = 0; j < host_x_.size(); ++j) host_x_[j] /= problem_.column_scale[j];
+        backend_.upload(z, host_x_.data(), n_, f_ - e_);
+    }
+    void download_x(std::span<double> x) {
+        backend_.download(x.data(), x_, n_, e_ - f_);
+        if (!scales_columns()) return;
+        for (std::size_t j = 0; j < x.size(); ++j) x[j] *= problem_.column_scale[j];
+    }
+    bool has_given_center() const { return options_.damp > 0 && options_.damp_center == DampCenter::given; }
     bool out_of_time() const { return seconds_since(start_clock_) >= options_.time_limit_seconds; }
     static double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
     double unscale_r(double value) const { return std::ldexp(value, -f_); }
     double unscale_ar(double value) const { return std::ldexp(value, -e_ - f_); }
+    // ||A|| and ||A^T r|| as the recurrence has them: with a preconditioner those of A K, whatever the scale of A is.
+    double unscale_estimate(double value, int f) const { return std::ldexp(value, -e_ - f - (backend_.preconditioned() ? problem_.k_exponent : 0)); }
     double unscale_x(double value) const { return std::ldexp(value, e_ - f_); }
 
     Backend& backend_;
@@ -376,18 +664,42 @@ class Drive {
     std::int64_t m_ = 0;
     std::int64_t n_ = 0;
     std::int64_t max_iterations_ = 0;
-    std::int64_t base_iteration_ = 0;
     int e_ = 0;
     int f_ = 0;
     double sigma_ = 1;
     double lambda_ = 0;
-    double a_norm_ = 0;       // scaled, with the damping; 0: unknown
+    double a_norm_ = 0;       // scaled, of z, with the damping; 0: unknown
+    double a_norm_of_z_ = 0;  // scaled, without the preconditioner; 0: there is none
+    double claim_norm_ = 0;   // scaled, of x, with the damping; 0: unknown
     double a_norm_used_ = 0;  // scaled: as the last run saw it
     double b_norm_ = 0;       // scaled
     double x0_norm_ = 0;      // scaled
+    double z0_norm_ = 0;
+    // Where the solve stands around its recurrence; a checkpoint holds it as it is.
+    struct Position {
+        std::int64_t base_iteration = 0;  // of the recurrences before this one
+        int restarts = 0;
+        bool stacked = false;             // the damping is rows under A
+        double r_start = 0, ar_start = 0;  // scaled: ||r|| and ||A^T r|| of the start
+        double ar_bound = 0;              // scaled: what test 2 allows, however small ||A|| ||r|| is
+        struct {
+            double atol = 0, btol = 0;
+            double ar_part = 1;           // of ar_bound
+        } tolerances;                     // of the run
+        Residuals best;                   // of the runs before
+        Status best_status = Status::start_solves;
+        double r_estimated = 0, ar_estimated = 0, cond_estimate = 0;  // of the best, in the caller's units
+    } at_;
+    std::vector<double> best_x_;
     T* x_ = nullptr;
-    T* start_ = nullptr;      // x0; null: zero
-    const T* center_ = nullptr;
+    const T* scale_ = nullptr;  // D; null: ones
+    T* start_ = nullptr;        // z of x0; null: zero
+    std::unique_ptr<LinearOperator<T>> damping_;
+    std::unique_ptr<LinearOperator<T>> stack_;
+    std::int64_t seen_ = 0;     // records of the run that the observer has
+    Anchors<T> anchors_;
+    bool observer_threw_ = false;
+    Recurrence* state_ = nullptr;  // in the vectors' space
     std::vector<IterationRecord> records_;
     std::vector<double> host_x_, host_r_, host_g_;
 };

@@ -1,32 +1,51 @@
 // What stands behind a PreparedProblem: one device, one precision.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <span>
+#include <vector>
 
 #include "operator/csr_matrix.hpp"
 #include "solver/observer.hpp"
 #include "solver/options.hpp"
+#include "solver/preconditioner.hpp"
 #include "solver/result.hpp"
+#include "solver/sketch.hpp"
+#include "solver/transform.hpp"
 
 namespace lsmr::detail {
 
-// The matrix as engines take it. `working` is the caller's matrix, or, where its entries lie near the ends of the range of doubles, a
-// copy scaled by 2^exponent.
+// The matrix as engines take it. `working` and `below` are those of the transform, or, where entries lie near the ends of the range of
+// doubles, copies scaled by 2^exponent.
 struct EngineMatrix {
     std::shared_ptr<const CsrMatrix> original;
     std::shared_ptr<const CsrMatrix> working;
+    std::shared_ptr<const CsrMatrix> below;  // regularising rows; null: none
+    std::vector<double> column_scale;        // empty: ones
     int exponent = 0;
-    double max_abs = 0;    // of working
-    double frobenius = 0;  // of working
+    std::shared_ptr<const BlockPreconditioner> preconditioner;  // of working, below and column_scale; null: none
+    std::shared_ptr<const Sketch> sketch;    // the same, in its place
+    double max_abs = 0;          // of working and below
+    double frobenius = 0;        // of both, one above the other
+    double claim_frobenius = 0;  // the same before columns were scaled
+    double data_frobenius = 0;   // of working alone, before columns were scaled
 };
-EngineMatrix make_engine_matrix(std::shared_ptr<const CsrMatrix> a);
+EngineMatrix make_engine_matrix(std::shared_ptr<const CsrMatrix> original, const Transform& transform);
+
+// Of checkpoints: what tells solves apart, asked for only when one is made or used, and the one to go on with.
+struct Resumption {
+    std::function<SolveIdentity()> identity;  // null: none can be made
+    const Checkpoint* from = nullptr;         // its identity has been checked
+};
 
 class Engine {
   public:
     virtual ~Engine() = default;
+    // b: [R b; G c], a value for each row of working and below.
     virtual SolveResult solve(std::span<const double> b, std::span<double> x, const SolveOptions& options, bool use_x0,
-                              Observer* observer) = 0;
+                              Observer* observer, const Resumption& resumption) = 0;
+    virtual const EngineMatrix& engine_matrix() const = 0;
     virtual const CsrMatrix& matrix() const = 0;
     virtual const PreparedInfo& info() const = 0;
     virtual MemoryUse memory() const = 0;

@@ -3,11 +3,14 @@
 
 #include <span>
 
+#include "solver/checkpoint.hpp"
 #include "solver/result.hpp"
 
 namespace lsmr {
 
 enum class Verdict { go_on, stop };
+// end: the solve stopped at a limit, or because the observer wished so, and could go on.
+enum class Moment { between_iterations, end };
 
 class Observer {
   public:
@@ -17,6 +20,11 @@ class Observer {
     // Verdict::stop ends the solve with Status::stopped; the iterate is kept.
     // An exception passes through solve() unchanged; the solver stays usable.
     virtual Verdict on_iterations(std::span<const IterationRecord> records) = 0;
+
+    // Asked as often as on_iterations() is called, and at the end; where it says yes, on_checkpoint() is called with the state of the solve,
+    // after all of its iterations were handed over. Not for users' operators. On the GPU this waits for the device.
+    virtual bool wants_checkpoint(Moment) { return false; }
+    virtual void on_checkpoint(const Checkpoint&) {}
 };
 
 }  // namespace lsmr

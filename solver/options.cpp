@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "memory/error.hpp"
+#include "solver/stopping.hpp"
 
 namespace lsmr {
 
@@ -19,6 +20,10 @@ std::int64_t resolved_max_iterations(const SolveOptions& options, std::int64_t r
     return std::max<std::int64_t>(4 * std::min(rows, cols), 200);
 }
 
+std::int64_t resolved_stall_window(const SolveOptions& options, std::int64_t rows, std::int64_t cols) {
+    return options.stall_window >= 0 ? options.stall_window : default_stall_window(rows, cols);
+}
+
 void check_options(const SolveOptions& options) {
     const auto require = [](bool holds, const char* what, double value) {
         if (!holds) throw InputError(fmt::format("{}, not {}", what, value));
@@ -27,18 +32,51 @@ void check_options(const SolveOptions& options) {
     require(options.atol >= 0 && std::isfinite(options.atol), "atol must be a finite number of at least 0", options.atol);
     require(options.btol >= 0 && std::isfinite(options.btol), "btol must be a finite number of at least 0", options.btol);
     require(options.conlim >= 0 || options.conlim == -1, "conlim must be at least 0", options.conlim);
+    require(options.ar_bound >= 0 && std::isfinite(options.ar_bound), "the bound on ||A'r|| must be a finite number of at least 0", options.ar_bound);
+    require(options.ar_relative >= 0 && options.ar_relative < 1, "the relative bound on ||A'r|| must be at least 0 and below 1", options.ar_relative);
+    require(options.passes >= 1, "a test must pass at least once", static_cast<double>(options.passes));
+    require(options.stall_window >= -1, "the window of stagnation must be at least 0", static_cast<double>(options.stall_window));
+    require(options.trust_radius >= 0 && std::isfinite(options.trust_radius), "the trust radius must be a finite number of at least 0", options.trust_radius);
     require(options.max_iterations >= -1, "the iteration limit must be at least 0", static_cast<double>(options.max_iterations));
     require(options.time_limit_seconds >= 0, "the time limit must be at least 0", options.time_limit_seconds);
 }
 
 const char* name(Method method) {
     switch (method) {
+        case Method::automatic: return "auto";
         case Method::lsmr: return "lsmr";
+        case Method::lsqr: return "lsqr";
         case Method::cgls: return "cgls";
+        case Method::cg: return "cg";
     }
     return "";
 }
-const char* name(DampCenter center) { return center == DampCenter::zero ? "zero" : "x0"; }
+const char* name(DampCenter center) {
+    switch (center) {
+        case DampCenter::zero: return "zero";
+        case DampCenter::x0: return "x0";
+        case DampCenter::given: return "given";
+    }
+    return "";
+}
+const char* name(Scaling scale) {
+    switch (scale) {
+        case Scaling::none: return "none";
+        case Scaling::columns: return "cols";
+        case Scaling::rows: return "rows";
+        case Scaling::both: return "both";
+    }
+    return "";
+}
+const char* name(Preconditioner preconditioner) {
+    switch (preconditioner) {
+        case Preconditioner::none: return "none";
+        case Preconditioner::columns: return "cols";
+        case Preconditioner::blocks: return "blocks";
+        case Preconditioner::sketch: return "sketch";
+    }
+    return "";
+}
 const char* name(Precision precision) { return precision == Precision::fp64 ? "fp64" : "fp32"; }
 
 }  // namespace lsmr

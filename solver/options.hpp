@@ -3,17 +3,29 @@
 
 #include <cstdint>
 #include <limits>
+#include <memory>
+#include <span>
 #include <string>
 
+#include "operator/csr_matrix.hpp"
 #include "operator/operator_options.hpp"
 
 namespace lsmr {
 
-enum class Method { lsmr, cgls };
-// The point c of the damping term lambda^2 ||x - c||^2.
-enum class DampCenter { zero, x0 };
+// automatic: by the problem (solver/method_choice.hpp).
+enum class Method { automatic, lsmr, lsqr, cgls, cg };
+// The point c of the damping term lambda^2 ||x - c||^2; given: SolveOptions::center.
+enum class DampCenter { zero, x0, given };
 enum class Precision { fp64, fp32 };
 enum class DeviceKind { automatic, cpu, cuda };
+
+// Powers of two that even out norms. columns: the iteration sees A D and D^-1 x, the problem stays. rows: rows are weighted, which
+// changes the least-squares problem wherever A x = b cannot be met.
+enum class Scaling { none, columns, rows, both };
+
+// M near A^T A, for LSMR and LSQR. columns: its diagonal, the squared norms of the columns; blocks: blocks on its diagonal. sketch: R^T R
+// of a random sketch of A (solver/sketch.hpp), on the CPU only.
+enum class Preconditioner { none, columns, blocks, sketch };
 
 // How the problem is set up: chosen once, kept by a PreparedProblem.
 struct PrepareOptions {
@@ -28,6 +40,17 @@ struct PrepareOptions {
     int threads = 0;                         // 0: what OpenMP says
     // Products that the storage must pay for; 0: not known, many are assumed.
     std::int64_t expected_products = 0;
+    Scaling scale = Scaling::none;
+    Preconditioner preconditioner = Preconditioner::none;
+    std::int64_t block_size = 0;       // columns of a block, 1 to 32; 0: neighbours that have entries in the same rows
+    std::uint64_t sketch_seed = 1;
+    std::int64_t sketch_limit_bytes = std::int64_t{2} << 30;  // of the dense sketch, 4 cols x cols
+    double preconditioner_damp = 0.0;  // the damping that M allows for; solves with another one are right too
+    // The next three change the problem; spans are read while it is set up. In every norm and test, A and b stand for the weighted ones.
+    std::span<const double> weights;         // w_i >= 0, one for each row: ||b - A x||^2 becomes sum w_i (b - A x)_i^2
+    std::span<const double> column_damp;     // d_j >= 0, one for each column: adds sum d_j^2 (x_j - c_j)^2
+    std::shared_ptr<const CsrMatrix> regulariser;  // L: adds weight^2 ||L (x - c)||^2, c as of the damping. Null: none
+    double regulariser_weight = 1.0;
 };
 
 // One solve.
@@ -35,9 +58,15 @@ struct SolveOptions {
     Method method = Method::lsmr;
     double damp = 0.0;                          // lambda >= 0
     DampCenter damp_center = DampCenter::zero;
+    std::span<const double> center;             // cols values, for DampCenter::given; the caller keeps them
     double atol = 1e-6;                         // relative error in A
     double btol = 1e-6;                         // relative error in b
     double conlim = -1.0;                       // -1: 1e8 in fp64, 1e6 in fp32; 0: off
+    double ar_bound = 0.0;                      // test 2 also passes at ||A^T r|| <= this
+    double ar_relative = 0.0;                   // and at ||A^T r|| <= this ||A^T r_0||, r_0 that of the start
+    std::int64_t passes = 1;                    // iterations in a row in which a test on residuals or condition must pass
+    std::int64_t stall_window = -1;             // iterations without progress; -1: max(2000, 2 min(rows, cols)); 0: off
+    double trust_radius = 0.0;                  // ends the solve where ||x - x0|| reaches it, on that sphere; 0: off
     std::int64_t max_iterations = -1;           // -1: max(4 min(rows, cols), 200)
     double time_limit_seconds = std::numeric_limits<double>::infinity();
 };
@@ -45,11 +74,14 @@ struct SolveOptions {
 // The values that -1 stands for.
 double resolved_conlim(const SolveOptions& options, Precision precision);
 std::int64_t resolved_max_iterations(const SolveOptions& options, std::int64_t rows, std::int64_t cols);
+std::int64_t resolved_stall_window(const SolveOptions& options, std::int64_t rows, std::int64_t cols);
 // Throws InputError for damp < 0, tolerances that are negative or NaN, and the like.
 void check_options(const SolveOptions& options);
 
 const char* name(Method method);
 const char* name(DampCenter center);
 const char* name(Precision precision);
+const char* name(Scaling scale);
+const char* name(Preconditioner preconditioner);
 
 }  // namespace lsmr

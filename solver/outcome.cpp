@@ -1,6 +1,8 @@
 // The sentences of a result.
 #include <fmt/format.h>
 
+#include <cmath>
+
 #include "solver/driver.hpp"
 
 namespace lsmr {
@@ -18,7 +20,7 @@ std::string suspect_words(Suspect suspect, std::int64_t iteration) {
     return fmt::format("{} is not finite {}", what, when);
 }
 
-std::string outcome_words(Status status, const SolveResult& result, const SolveOptions& options, double a_norm, double eps) {
+std::string outcome_words(Status status, const SolveResult& result, const SolveOptions& options, double a_norm, double ar_bound, double eps) {
     const Norms& n = result.norms;
     const std::string sentence = status_sentence(status);
     const double r = n.r_damped;
@@ -27,6 +29,9 @@ std::string outcome_words(Status status, const SolveResult& result, const SolveO
             return fmt::format("{}: ||r|| = {:.3e} <= btol ||b|| + atol ||A|| ||x|| = {:.3e}", sentence, r,
                                options.btol * n.b + options.atol * a_norm * n.x);
         case Status::least_squares:
+            if (n.ar > 2 * options.atol * a_norm * r) {  // the other bound decided; the audit allows twice each
+                return fmt::format("{}: ||A'r|| = {:.3e}, asked for {:.3e}", sentence, n.ar, ar_bound);
+            }
             return fmt::format("{}: ||A'r|| / (||A|| ||r||) = {:.3e}, atol = {:.3e}", sentence, n.ar / (a_norm * r), options.atol);
         case Status::compatible_eps:
             return fmt::format("{}: ||r|| / (||A|| ||x|| + ||b||) = {:.3e}, machine precision {:.1e}", sentence,
@@ -36,8 +41,13 @@ std::string outcome_words(Status status, const SolveResult& result, const SolveO
         case Status::condition_limit:
         case Status::condition_eps: return fmt::format("{}: the estimate is {:.2e}", sentence, n.cond_estimate);
         case Status::breakdown:
+            if (options.method == Method::cg) return fmt::format("{}: p^T A p is not above 0, so A is not positive definite", sentence);
             return fmt::format("{}: the products with A and with A^T do not belong together", sentence);
+        case Status::trust_bound: return fmt::format("{}: ||x - x0|| = {:.6e}, the radius is {:g}", sentence, n.dx, options.trust_radius);
         case Status::audit_refused:
+            if (std::isnan(n.ar_estimated)) {
+                return fmt::format("{}: recomputed ||r|| = {:.3e}; estimated {:.3e}", sentence, r, n.r_estimated);
+            }
             return fmt::format("{}: recomputed ||r|| = {:.3e}, ||A'r|| = {:.3e}; estimated {:.3e}, {:.3e}", sentence, r, n.ar,
                                n.r_estimated, n.ar_estimated);
         default: return sentence;

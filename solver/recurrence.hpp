@@ -1,6 +1,7 @@
 // What the recurrences of all methods share: the status, the records, and the rules that end them.
 #pragma once
 
+#include <cmath>
 #include <cstdint>
 
 #include "memory/host_device.hpp"
@@ -9,6 +10,9 @@
 #include "solver/stopping.hpp"
 
 namespace lsmr {
+
+// How an executor begins: with the method's start, or in the middle, with state and vectors as they are.
+enum class Entry { start, go_on };
 
 // Where a recurrence leaves its records: a ring that the host reads behind it. In memory that both sides can address.
 struct RecordRing {
@@ -34,10 +38,33 @@ struct Progress {
     double cond = 0;
     double largest_cond = 0;  // of all iterations: the estimate is a lower bound each time
     double x_norm = 0;
+    double r_start = 0;       // ||r|| and ||A^T r|| of the start
+    double ar_start = 0;
     LSMR_HD bool stopped() const { return code != kGoOn; }
 };
 
 LSMR_HD inline double square(double x) { return x * x; }
+
+// How much of the step t p keeps d + t p within the radius: 1, or where ||d + t p|| would pass it, the root tau in [0, 1] of
+// ||d + tau t p|| = radius. sums = d^T d, d^T p, p^T p; ||d|| <= radius.
+LSMR_HD inline double part_within(double radius, double t, const double* sums) {
+    const double dp = t * sums[1];
+    const double pp = t * t * sums[2];
+    if (sums[0] + 2 * dp + pp <= square(radius)) return 1;
+    const double room = square(radius) - sums[0] > 0 ? square(radius) - sums[0] : 0.0;
+    const double root = std::sqrt(square(dp) + pp * room);
+    // The form of the root that does not cancel.
+    return dp > 0 ? room / (dp + root) : (root - dp) / pp;
+}
+
+// What a solve is tied to beside A and b, in the vectors' space.
+template <class T>
+struct Anchors {
+    const T* center = nullptr;  // of the damping; null: zero
+    const T* start = nullptr;   // x0; null: zero
+    bool bounded = false;       // by rules.trust_radius around the start
+    bool preconditioned = false;  // LSMR and LSQR: v <- K K^T p
+};
 
 template <class T>
 LSMR_HD inline void set(Coefficient<T>& coefficient, double value) {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
 #include <string>
 #include <vector>
 
@@ -15,9 +16,9 @@ namespace lsmr {
 struct IterationRecord {
     std::int64_t iteration = 0;
     double r_norm = 0;    // estimate of r_damped
-    double ar_norm = 0;   // estimate of ||A^T (b - A x) - lambda^2 (x - c)||
+    double ar_norm = 0;   // estimate of ||A^T (b - A x) - lambda^2 (x - c)||; NaN where the method has none (CG)
     double a_norm = 0;    // ||[A; lambda I]||_F: exact for matrices, an estimate for users' operators
-    double cond = 0;      // estimate of cond([A; lambda I]); NaN where the method has none (CGLS)
+    double cond = 0;      // estimate of cond([A; lambda I]); NaN where the method has none (CGLS, CG)
     double x_norm = 0;    // ||x||
     double compat = 0;    // r_norm / ||b||
     double ls = 0;        // ar_norm / (a_norm r_norm)
@@ -31,19 +32,27 @@ struct Norms {
     double r_damped = 0;      // sqrt(r^2 + lambda^2 ||x - c||^2)
     double ar = 0;            // ||A^T (b - A x) - lambda^2 (x - c)||
     double r_estimated = 0;   // the recurrence's r_damped
-    double ar_estimated = 0;  // the recurrence's ar
+    double ar_estimated = 0;  // the recurrence's ar; NaN where there is none
     double a_frobenius = 0;   // ||A||_F, exact for matrices; for users' operators the method's estimate of ||[A; lambda I]||
     double cond_estimate = 0; // usually too low; NaN where there is none
     double x = 0;             // ||x||
     double dx = 0;            // ||x - x0||
+    double start_ratio = 0;   // (||A^T r|| / ||r||) / (||A^T r_0|| / ||r_0||): free of the scale of A and b; NaN where the start has none
+
+    static Norms unknown() {
+        constexpr double kUnknown = std::numeric_limits<double>::quiet_NaN();
+        return {kUnknown, kUnknown, kUnknown, kUnknown, kUnknown, kUnknown, kUnknown, kUnknown, kUnknown, kUnknown, kUnknown};
+    }
 };
 
 struct SolveResult {
     Status status = Status::start_solves;
+    Method method = Method::lsmr;  // that was used
     std::string message;          // one sentence: the status, and what decided
     // Of all runs. x is that of the last iteration, whose test fired; where a restart did worse, that of the run before it.
     std::int64_t iterations = 0;
     int restarts = 0;             // by the audit
+    std::vector<std::string> notes;  // what else there is to know of x: sentences
     Norms norms;
     double solve_seconds = 0;
     double audit_seconds = 0;
@@ -54,6 +63,7 @@ struct SolveResult {
 struct PreparedInfo {
     DeviceKind device = DeviceKind::cpu;
     std::string device_name;
+    Precision precision = Precision::fp64;
     OperatorPlan plan;
     std::vector<std::string> notes;        // fall-backs taken, and why: each a sentence
     double setup_seconds = 0;

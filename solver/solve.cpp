@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cmath>
 #include <utility>
@@ -10,28 +11,37 @@
 #include "memory/cuda_context.hpp"
 #include "memory/error.hpp"
 #include "solver/engine.hpp"
+#include "solver/method_choice.hpp"
 #include "solver/power_of_two.hpp"
 
 namespace lsmr {
 namespace detail {
 
-EngineMatrix make_engine_matrix(std::shared_ptr<const CsrMatrix> a) {
+EngineMatrix make_engine_matrix(std::shared_ptr<const CsrMatrix> original, const Transform& transform) {
     EngineMatrix m;
-    m.original = std::move(a);
-    m.working = m.original;
-    m.max_abs = max_abs_value(*m.original);
+    m.original = std::move(original);
+    m.working = transform.a;
+    m.below = transform.below;
+    m.column_scale = transform.column_scale;
+    m.max_abs = std::max(max_abs_value(*m.working), m.below ? max_abs_value(*m.below) : 0.0);
     const int exponent = binary_exponent(m.max_abs);
     // Within these bounds products of entries with vectors of norm about 1 neither overflow nor lose digits to underflow, and the scale
     // is folded into the coefficients instead; beyond, the entries are scaled once, in a copy.
     constexpr int kLargest = 900;
     constexpr int kSmallest = -800;
     if (m.max_abs > 0 && (exponent > kLargest || exponent < kSmallest)) {
-        CsrMatrix scaled = m.original->scaled_by_power_of_two(-exponent);
+        const auto scaled = [exponent](const CsrMatrix& a) { return std::make_shared<const CsrMatrix>(a.scaled_by_power_of_two(-exponent)); };
+        m.working = scaled(*m.working);
+        if (m.below) m.below = scaled(*m.below);
         m.max_abs = PowerOfTwo(-exponent)(m.max_abs);
-        m.working = std::make_shared<const CsrMatrix>(std::move(scaled));
         m.exponent = -exponent;
     }
     m.frobenius = frobenius_norm(*m.working, m.max_abs);
+    if (m.below) m.frobenius = std::hypot(m.frobenius, frobenius_norm(*m.below, m.max_abs));
+    // Where nothing was transformed these are the same number, to the bit.
+    const bool plain = transform.a == m.original && !m.below;
+    m.claim_frobenius = plain ? m.frobenius : PowerOfTwo(m.exponent)(transform.claim_frobenius);
+    m.data_frobenius = plain ? m.frobenius : PowerOfTwo(m.exponent)(transform.data_frobenius);
     return m;
 }
 
@@ -40,6 +50,10 @@ namespace {
 // The engine that options ask for, with the fall-backs that they allow: dual -> single -> CPU, each one said.
 std::unique_ptr<Engine> make_engine(const EngineMatrix& a, const PrepareOptions& options, std::vector<std::string>& notes) {
     if (options.device == DeviceKind::cpu) return make_cpu_engine(a, options);
+    if (a.sketch) {
+        if (probe_cuda(options.device_index).usable) notes.push_back("running on the CPU: the sketch preconditioner runs there only");
+        return make_cpu_engine(a, options);
+    }
     if (options.device == DeviceKind::automatic) {
         const CudaProbe probe = probe_cuda(options.device_index);
         if (!probe.usable) {
@@ -70,6 +84,34 @@ std::unique_ptr<Engine> make_engine(const EngineMatrix& a, const PrepareOptions&
     return make_cpu_engine(a, cpu);
 }
 
+void check_damp_hint(const PrepareOptions& options) {
+    if (!(options.preconditioner_damp >= 0) || std::isinf(options.preconditioner_damp)) {
+        throw InputError(fmt::format("the preconditioner's damping must be a finite number of at least 0, not {}", options.preconditioner_damp));
+    }
+}
+
+void make_sketch(EngineMatrix& m, const PrepareOptions& options, std::string& note) {
+    check_damp_hint(options);
+    if (options.device == DeviceKind::cuda) throw InputError("the sketch preconditioner runs on the CPU only");
+    m.sketch = std::make_shared<const Sketch>(*m.working, m.below.get(), m.column_scale, PowerOfTwo(m.exponent)(options.preconditioner_damp),
+                                              options.sketch_seed, options.sketch_limit_bytes);
+    note = fmt::format("preconditioner: R of a sketch of {} rows, seed {}; the iteration starts from the sketch's solution", m.sketch->rows(),
+                       options.sketch_seed);
+}
+
+std::shared_ptr<const BlockPreconditioner> make_preconditioner(const EngineMatrix& m, const PrepareOptions& options, std::string& note) {
+    check_damp_hint(options);
+    const std::int64_t cols = m.original->cols();
+    const ColumnBlocks blocks = options.preconditioner == Preconditioner::columns ? even_blocks(cols, 1)
+                                : options.block_size != 0                         ? even_blocks(cols, options.block_size)
+                                                                                  : detect_blocks(*m.original);
+    auto p = std::make_shared<const BlockPreconditioner>(make_block_preconditioner(*m.working, m.below.get(), m.column_scale,
+                                                                                   PowerOfTwo(m.exponent)(options.preconditioner_damp), blocks));
+    note = fmt::format("preconditioner: {} blocks of A^T A, at most {} columns each, {} entries", blocks.count(), blocks.largest(), p->k.nnz());
+    if (p->shifted > 0) note += fmt::format("; {} of them are singular and were shifted", p->shifted);
+    return p;
+}
+
 void check_length(std::int64_t found, std::int64_t expected, const char* what, const CsrMatrix& a) {
     if (found != expected) throw InputError(fmt::format("solve: {} has {} entries, A is {} x {}", what, found, a.rows(), a.cols()));
 }
@@ -87,23 +129,133 @@ PreparedProblem::PreparedProblem(std::shared_ptr<const CsrMatrix> a, const Prepa
     LSMR_EXPECT(a != nullptr);
     const auto start = std::chrono::steady_clock::now();
     std::vector<std::string> notes;
-    engine_ = detail::make_engine(detail::make_engine_matrix(std::move(a)), options, notes);
+    transform_ = make_transform(a, options);
+    detail::EngineMatrix m = detail::make_engine_matrix(std::move(a), transform_);
+    std::string blocks_note;
+    if (options.preconditioner == Preconditioner::sketch) {
+        detail::make_sketch(m, options, blocks_note);
+    } else if (options.preconditioner != Preconditioner::none) {
+        m.preconditioner = detail::make_preconditioner(m, options, blocks_note);
+    }
+    preconditioner_ = options.preconditioner;
+    engine_ = detail::make_engine(m, options, notes);
+    // The engine has what it needs of the copies.
+    transform_.a.reset();
+    transform_.below.reset();
+    if (options.scale == Scaling::rows || options.scale == Scaling::both) {
+        notes.push_back("scaled rows weigh the equations differently: where A x = b cannot be met, another x is the least-squares solution");
+    }
     info_ = engine_->info();
+    info_.precision = options.precision;
     info_.notes.insert(info_.notes.begin(), notes.begin(), notes.end());
+    if (!transform_.column_scale.empty()) {
+        info_.plan.notes.push_back(fmt::format("columns scaled by powers of two, from 1 to {:g}",
+                                               *std::max_element(transform_.column_scale.begin(), transform_.column_scale.end())));
+    }
+    if (transform_.g) {
+        info_.plan.notes.push_back(fmt::format("{} regularising rows, {} entries, as an operator of their own", transform_.g->rows(), transform_.g->nnz()));
+    }
+    if (!blocks_note.empty()) info_.plan.notes.push_back(blocks_note);
     info_.setup_seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
 }
 PreparedProblem::~PreparedProblem() = default;
 PreparedProblem::PreparedProblem(PreparedProblem&&) noexcept = default;
 PreparedProblem& PreparedProblem::operator=(PreparedProblem&&) noexcept = default;
 
+SolveIdentity PreparedProblem::identity(std::span<const double> b, std::span<const double> x0, const SolveOptions& options) const {
+    const auto hash = [](std::initializer_list<std::span<const double>> parts) {
+        Fingerprint f;
+        for (const auto& part : parts) f.add(part.data(), static_cast<std::int64_t>(part.size()));
+        return f.value();
+    };
+    const detail::EngineMatrix& m = engine_->engine_matrix();
+    Fingerprint matrix;
+    for (const CsrMatrix* part : {m.working.get(), static_cast<const CsrMatrix*>(m.below.get())}) {
+        if (part == nullptr) continue;
+        matrix.add(part->offsets(), part->rows() + 1);
+        matrix.add(part->columns(), part->nnz());
+        matrix.add(part->values(), part->nnz());
+    }
+    if (m.sketch) {
+        const std::uint64_t sketch = m.sketch->fingerprint();
+        matrix.add(&sketch, 1);
+    }
+    if (m.preconditioner) matrix.add(m.preconditioner->k.values(), m.preconditioner->k.nnz());
+    matrix.add(m.column_scale.data(), static_cast<std::int64_t>(m.column_scale.size()));
+    SolveIdentity identity;
+    identity.matrix = matrix.value();
+    identity.rhs = hash({b});
+    identity.start = hash({x0, options.damp_center == DampCenter::given ? options.center : std::span<const double>()});
+    const auto number = [](double value) { return fmt::format("{}", value); };  // the shortest that reads back
+    identity.settings = {
+        {"the method", name(options.method)},
+        {"the preconditioner", name(preconditioner_)},
+        {"the precision", info_.precision == Precision::fp64 ? "fp64" : "fp32"},
+        {"the device", info_.device == DeviceKind::cuda ? info_.device_name : "CPU"},
+        {"the storage of A", name(info_.plan.storage)},
+        {"the product with A", info_.plan.forward},
+        {"the product with A^T", info_.plan.adjoint},
+        {"damp", number(options.damp)},
+        {"the centre of the damping", name(options.damp_center)},
+        {"atol", number(options.atol)},
+        {"btol", number(options.btol)},
+        {"conlim", number(resolved_conlim(options, info_.precision))},
+        {"the bound on ||A'r||", number(options.ar_bound)},
+        {"the relative bound on ||A'r||", number(options.ar_relative)},
+        {"the number of passes", std::to_string(options.passes)},
+        {"the window of stagnation", std::to_string(resolved_stall_window(options, this->matrix().rows(), this->matrix().cols()))},
+        {"the trust radius", number(options.trust_radius)},
+    };
+    return identity;
+}
+
 SolveResult PreparedProblem::solve(std::span<const double> b, std::span<double> x, const SolveOptions& options, bool use_x0,
-                                   Observer* observer) {
-    check_options(options);
+                                   Observer* observer, const Checkpoint* resume) {
+    SolveOptions resolved = resolved_options(options, matrix().rows(), matrix().cols(), &matrix());
+    resolved.method = choose_method(options).method;
+    const bool scales_columns = !transform_.column_scale.empty();
+    if (resolved.method == Method::cg && (scales_columns || transform_.changes_the_problem())) {
+        throw InputError("cg solves A x = b as it is: without weights, scaling or regularising rows");
+    }
+    if (options.trust_radius > 0 && scales_columns) {
+        throw InputError("a trust radius bounds ||x - x0||, which does not grow steadily where columns are scaled: take one of the two");
+    }
     detail::check_length(static_cast<std::int64_t>(b.size()), matrix().rows(), "b", matrix());
     detail::check_length(static_cast<std::int64_t>(x.size()), matrix().cols(), "x", matrix());
     check_finite(b, "b");
     if (use_x0) check_finite(x, "x0");
-    return engine_->solve(b, x, options, use_x0, observer);
+    std::vector<double> right_side;
+    if (transform_.changes_the_problem()) {
+        const std::span<const double> center = options.damp_center == DampCenter::given ? options.center
+                                               : options.damp_center == DampCenter::x0 && use_x0 ? std::span<const double>(x)
+                                                                                                  : std::span<const double>();
+        right_side = transform_.right_side(b, center);
+        b = right_side;
+    }
+    detail::Resumption resumption;
+    const std::span<const double> x0 = use_x0 ? std::span<const double>(x) : std::span<const double>();
+    resumption.identity = [&] { return identity(b, x0, resolved); };
+    resumption.from = resume;
+    if (resume != nullptr) check_identity(resume->identity, resumption.identity());
+    if (preconditioner_ != Preconditioner::none) {
+        if (resolved.method != Method::lsmr && resolved.method != Method::lsqr) {
+            throw InputError(fmt::format("{} takes no preconditioner: lsmr and lsqr do", name(resolved.method)));
+        }
+        if (options.trust_radius > 0) {
+            throw InputError("a trust radius bounds ||x - x0||, which does not grow steadily with a preconditioner: take one of the two");
+        }
+    }
+    SolveResult result = engine_->solve(b, x, resolved, use_x0, observer, resumption);
+    const std::int64_t rows = matrix().rows() + (transform_.g ? transform_.g->rows() : 0);
+    if (result.converged() && resolved.damp == 0 && rows < matrix().cols()) {
+        const char* which = preconditioner_ != Preconditioner::none
+                                ? "||K^-1 D^-1 (x - x0)||, of the preconditioner's metric, and not of least ||x - x0||"
+                            : scales_columns ? "||D^-1 (x - x0)||, D being the column scale, and not of least ||x - x0||"
+                            : use_x0         ? "||x - x0||"
+                                             : "||x||";
+        result.notes.push_back(fmt::format("there are fewer equations than unknowns: of all solutions, x is the one of least {}", which));
+    }
+    return result;
 }
 
 std::vector<SolveResult> PreparedProblem::solve_many(std::span<const double> b, std::span<double> x, std::int64_t k,
@@ -121,6 +273,12 @@ std::vector<SolveResult> PreparedProblem::solve_many(std::span<const double> b, 
     return results;
 }
 
+MethodChoice PreparedProblem::choose_method(const SolveOptions& options) const {
+    // CG takes A as it is; rows that regularise make a least-squares problem of any A.
+    const bool plain = preconditioner_ == Preconditioner::none && transform_.column_scale.empty() && !transform_.changes_the_problem();
+    const std::int64_t rows = matrix().rows() + (transform_.g ? transform_.g->rows() : 0);
+    return lsmr::choose_method(options, rows, matrix().cols(), plain ? &matrix() : nullptr);
+}
 const CsrMatrix& PreparedProblem::matrix() const { return engine_->matrix(); }
 const PreparedInfo& PreparedProblem::info() const { return info_; }
 MemoryUse PreparedProblem::memory() const { return engine_->memory(); }

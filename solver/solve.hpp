@@ -1,4 +1,5 @@
-// The entry points: solve min ||b - A x||^2 + lambda^2 ||x - c||^2 for a sparse matrix, or for any LinearOperator.
+// The entry points: solve min ||b - A x||^2 + lambda^2 ||x - c||^2 for a sparse matrix, weighted and regularised as PrepareOptions say, or
+// for any LinearOperator.
 #pragma once
 
 #include <cstdint>
@@ -9,9 +10,11 @@
 
 #include "operator/csr_matrix.hpp"
 #include "operator/linear_operator.hpp"
+#include "solver/method_choice.hpp"
 #include "solver/observer.hpp"
 #include "solver/options.hpp"
 #include "solver/result.hpp"
+#include "solver/transform.hpp"
 
 namespace lsmr {
 
@@ -33,9 +36,12 @@ class PreparedProblem {
 
     // b: rows values; x: cols values, the start x0 on entry where `use_x0`, the solution on return.
     // All in host memory, fp64 whatever the precision of the solve. x may not overlap b. Blocks until done.
-    // Throws InputError for wrong lengths or values that are not finite; exceptions of the observer pass through.
+    // Throws InputError for wrong lengths, values that are not finite, or a method that does not fit (CG: A is not symmetric);
+    // exceptions of the observer pass through.
+    // resume: a checkpoint of the same problem with the same options (limits may differ): the solve goes on there, to the bits that it
+    // would have had uninterrupted. Its first record is that of the next iteration. Throws InputError, naming what changed.
     SolveResult solve(std::span<const double> b, std::span<double> x, const SolveOptions& options, bool use_x0 = false,
-                      Observer* observer = nullptr);
+                      Observer* observer = nullptr, const Checkpoint* resume = nullptr);
 
     // k right-hand sides, one after another on the same operator and buffers: b is rows x k, x is cols x k, column-major.
     // observer sees the columns in turn: each begins again at iteration 1. When it stops one, the columns after it are not solved and
@@ -43,12 +49,18 @@ class PreparedProblem {
     std::vector<SolveResult> solve_many(std::span<const double> b, std::span<double> x, std::int64_t k,
                                         const SolveOptions& options, bool use_x0 = false, Observer* observer = nullptr);
 
+    // What solve() would take for options.method.
+    MethodChoice choose_method(const SolveOptions& options) const;
     const CsrMatrix& matrix() const;
     const PreparedInfo& info() const;
     // Device pool, all zero on the CPU.
     MemoryUse memory() const;
 
   private:
+    SolveIdentity identity(std::span<const double> b, std::span<const double> x0, const SolveOptions& options) const;
+
+    Preconditioner preconditioner_ = Preconditioner::none;
+    Transform transform_;  // what of it each solve needs: R, D and G
     std::unique_ptr<detail::Engine> engine_;
     PreparedInfo info_;
 };

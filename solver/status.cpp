@@ -27,7 +27,7 @@ constexpr std::array<Row, 16> kTable{{
     {"breakdown", "the recurrence broke down; x is the last good iterate", 3},
     {"stagnated", "no test improved by 10 % over a long window of iterations; x is the best so far", 2},
     {"audit_refused", "the recurrence called x converged, but the recomputed residuals do not confirm it", 2},
-    {"trust_bound", "the trust radius or a bound was reached", 2},
+    {"trust_bound", "the trust radius was reached; x lies on it", 2},
     {"resource_error", "a resource ran out during the solve; x is the last good iterate", 71},
 }};
 

@@ -18,8 +18,8 @@ enum class Status : int {
     breakdown = 11,            // the recurrence cannot go on
     stagnated = 12,            // neither test improved by 10 % over a long window
     audit_refused = 13,        // the recurrence said "converged", the recomputed residuals do not
-    trust_bound = 14,          // trust radius or bound
-    resource_error = 15,       // out of memory in the middle
+    trust_bound = 14,          // ||x - x0|| reached the trust radius
+    resource_error = 15,       // memory ran out in the middle, in a user's operator or on the device
 };
 
 // "compatible", "least_squares", ...: the names of JSON.

@@ -3,6 +3,7 @@
 //   test 1   ||r|| <= btol ||b|| + atol ||A|| ||x||        A x = b is solved (compatible); not while ||r|| > ||b|| / 2: a huge x
 //                                                          would pass although A x has nothing of b
 //   test 2   ||A^T r|| <= atol ||A|| ||r||                 least squares
+//            or ||A^T r|| <= a bound that the caller gave, absolute or relative to the start's
 //   test 3   cond(A) >= conlim
 //   4, 5     1 and 2 with atol, btol raised to eps of the vector type (below it no test can be met honestly);
 //   6        3 with conlim lowered to 1 / eps
@@ -24,30 +25,41 @@ struct StopRules {
     double conlim = 0;  // 0: tests 3 and 6 are off
     double eps = 0;     // of the vector type
     double b_norm = 0;
-    double a_norm = 0;  // ||[A; lambda I]||_F, exact; 0: unknown, the method's estimate is used
+    double a_norm = 0;       // ||[A; lambda I]||_F, exact; 0: unknown, the method's estimate is used
+    double a_norm_of_x = 0;  // the ||A|| that belongs to ||x||, where a preconditioner gives test 2 another metric; 0: the same
+    double ar_bound = 0;     // for ||A^T r||
+    double ar_relative = 0;  // becomes ar_relative ||A^T r_0|| in ar_bound at the start
+    double trust_radius = 0;  // for ||x - x0||; 0: off
+    std::int64_t passes = 1;  // iterations in a row in which tests 1 to 6 must pass
     std::int64_t max_iterations = 0;
-    std::int64_t stall_window = 0;
+    std::int64_t stall_window = 0;  // 0: off
+
+    LSMR_HD void take_start(double ar_norm) {
+        const double bound = ar_relative * ar_norm;
+        ar_bound = bound > ar_bound ? bound : ar_bound;
+    }
 };
 
 // What a method knows after an iteration, all in one metric.
 struct Estimates {
     std::int64_t iteration = 0;
     double r_norm = 0;
-    double ar_norm = 0;
+    double ar_norm = 0;  // NaN: none
     double a_norm = 0;
     double cond = 0;  // NaN: none
     double x_norm = 0;
 };
 
-// Stagnation: neither test came 10 % closer to its bound over a long window.
-struct StallWatch {
+// What the tests remember between iterations. Stagnation: neither test came 10 % closer to its bound over a long window.
+struct StopMemory {
     double best_compat = -1;  // r_norm, and ar_norm / r_norm; negative: none yet
     double best_ls = -1;
     std::int64_t last_progress = 0;
+    std::int64_t passed = 0;  // iterations in a row
 };
 
 // The window of iterations in which a converging problem may be quiet: 1,072 were seen with n = 1,794.
-LSMR_HD inline std::int64_t stall_window(std::int64_t rows, std::int64_t cols) {
+LSMR_HD inline std::int64_t default_stall_window(std::int64_t rows, std::int64_t cols) {
     const std::int64_t smaller = rows < cols ? rows : cols;
     return 2 * smaller > 2000 ? 2 * smaller : 2000;
 }
@@ -57,14 +69,14 @@ LSMR_HD inline bool fits(double b_norm, double r_norm) { return b_norm == 0 || r
 
 inline constexpr int kGoOn = -1;  // in place of a Status, as an int: kernels keep it in the state
 
-// The code of the first test that passes in the order 1, 2, 3, 4, 5, 6, 7, 12; kGoOn when none does.
-LSMR_HD inline int stop_code(const StopRules& rules, const Estimates& e, StallWatch& watch) {
-    const double a_times_x = e.a_norm * e.x_norm;
+// The first of the tests 1 to 6 that passes, in this order; kGoOn when none does.
+LSMR_HD inline int passed_test(const StopRules& rules, const Estimates& e) {
+    const double a_times_x = (rules.a_norm_of_x > 0 ? rules.a_norm_of_x : e.a_norm) * e.x_norm;
     const double a_times_r = e.a_norm * e.r_norm;
     const bool fit = fits(rules.b_norm, e.r_norm);
     if (e.r_norm == 0) return static_cast<int>(Status::compatible);
     if (fit && e.r_norm <= rules.btol * rules.b_norm + rules.atol * a_times_x) return static_cast<int>(Status::compatible);
-    if (e.ar_norm <= rules.atol * a_times_r) return static_cast<int>(Status::least_squares);
+    if (e.ar_norm <= rules.atol * a_times_r || e.ar_norm <= rules.ar_bound) return static_cast<int>(Status::least_squares);
     if (rules.conlim > 0 && rules.conlim * rules.eps < 1 && e.cond >= rules.conlim) return static_cast<int>(Status::condition_limit);
     const double atol = rules.atol > rules.eps ? rules.atol : rules.eps;
     const double btol = rules.btol > rules.eps ? rules.btol : rules.eps;
@@ -73,19 +85,28 @@ LSMR_HD inline int stop_code(const StopRules& rules, const Estimates& e, StallWa
     if (e.r_norm <= rules.eps * (rules.b_norm + a_times_x)) return static_cast<int>(Status::compatible_eps);
     if (e.ar_norm <= atol * a_times_r) return static_cast<int>(Status::least_squares_eps);
     if (rules.conlim > 0 && e.cond * rules.eps >= 1) return static_cast<int>(Status::condition_eps);
-    if (e.iteration >= rules.max_iterations) return static_cast<int>(Status::iteration_limit);
+    return kGoOn;
+}
+
+// The code to stop with: of the tests 1 to 6 once they passed often enough, then 7, 12; kGoOn when none does.
+LSMR_HD inline int stop_code(const StopRules& rules, const Estimates& e, StopMemory& memory) {
+    const int code = passed_test(rules, e);
+    memory.passed = code == kGoOn ? 0 : memory.passed + 1;
+    // Where a residual is 0 the recurrence has nowhere to go on to.
+    if (code != kGoOn && (memory.passed >= rules.passes || e.r_norm == 0 || e.ar_norm == 0)) return code;
 
     const double ls = e.ar_norm / e.r_norm;
-    const bool first = watch.best_compat < 0;
-    if (first || e.r_norm < 0.9 * watch.best_compat) {
-        watch.best_compat = e.r_norm;
-        watch.last_progress = e.iteration;
+    const bool first = memory.best_compat < 0;
+    if (first || e.r_norm < 0.9 * memory.best_compat) {
+        memory.best_compat = e.r_norm;
+        memory.last_progress = e.iteration;
     }
-    if (first || ls < 0.9 * watch.best_ls) {
-        watch.best_ls = ls;
-        watch.last_progress = e.iteration;
+    if (first || ls < 0.9 * memory.best_ls) {
+        memory.best_ls = ls;
+        memory.last_progress = e.iteration;
     }
-    if (e.iteration - watch.last_progress >= rules.stall_window) return static_cast<int>(Status::stagnated);
+    if (e.iteration >= rules.max_iterations) return static_cast<int>(Status::iteration_limit);
+    if (rules.stall_window > 0 && e.iteration - memory.last_progress >= rules.stall_window) return static_cast<int>(Status::stagnated);
     return kGoOn;
 }
 

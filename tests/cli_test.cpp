@@ -1,218 +1,7 @@
 // lsmr_solve as a user meets it: the built program is started, and its exit code, outputs and files are looked at.
-#include <doctest/doctest.h>
-#include <fcntl.h>
-#include <signal.h>
-#include <sys/resource.h>
-#include <sys/stat.h>
-#include <sys/wait.h>
-#include <unistd.h>
+#include "cli_support.hpp"
 
-#include <algorithm>
-#include <chrono>
-#include <cmath>
-#include <cstdlib>
-#include <filesystem>
-#include <fstream>
-#include <functional>
-#include <iterator>
-#include <nlohmann/json.hpp>
-#include <random>
-#include <sstream>
-#include <string>
-#include <thread>
-#include <vector>
-
-namespace {
-
-namespace fs = std::filesystem;
-using nlohmann::json;
-
-// A folder that goes away with its files.
-class Folder {
-  public:
-    Folder() {
-        std::string name = (fs::temp_directory_path() / "lsmr_cli_XXXXXX").string();
-        REQUIRE(mkdtemp(name.data()) != nullptr);
-        path_ = name;
-    }
-    ~Folder() {
-        std::error_code ignored;
-        fs::permissions(path_, fs::perms::owner_all, ignored);
-        fs::remove_all(path_, ignored);
-    }
-    Folder(const Folder&) = delete;
-    Folder& operator=(const Folder&) = delete;
-
-    std::string operator/(const std::string& name) const { return (path_ / name).string(); }
-    std::string write(const std::string& name, const std::string& text) const {
-        std::ofstream(*this / name, std::ios::binary) << text;
-        return *this / name;
-    }
-    // Sorted, with blanks between.
-    std::string names() const {
-        std::vector<std::string> sorted;
-        for (const auto& entry : fs::directory_iterator(path_)) sorted.push_back(entry.path().filename().string());
-        std::sort(sorted.begin(), sorted.end());
-        std::string names;
-        for (const std::string& name : sorted) names += (names.empty() ? "" : " ") + name;
-        return names;
-    }
-
-  private:
-    fs::path path_;
-};
-
-std::string read_file(const std::string& path) {
-    std::ifstream file(path, std::ios::binary);
-    return {std::istreambuf_iterator<char>(file), {}};
-}
-
-bool wait_until(const std::function<bool()>& holds, double seconds = 60) {
-    const auto end = std::chrono::steady_clock::now() + std::chrono::duration<double>(seconds);
-    while (std::chrono::steady_clock::now() < end) {
-        if (holds()) return true;
-        std::this_thread::sleep_for(std::chrono::milliseconds(2));
-    }
-    return false;
-}
-
-struct Run {
-    int code = -1;  // as a shell shows it: 128 + n for a signal n
-    std::string out;
-    std::string err;
-    bool says(const std::string& words) const { return err.find(words) != std::string::npos; }
-};
-
-// A started lsmr_solve. Its standard output and error go to files of their own folder.
-class Process {
-  public:
-    // in_child: what to change between fork and exec (descriptors, limits).
-    explicit Process(
-        const std::vector<std::string>& args, const std::string& input = {},
-        const std::function<void()>& in_child = [] {}) {
-        folder_.write("in", input);
-        std::vector<std::string> words{LSMR_SOLVE_PATH};
-        words.insert(words.end(), args.begin(), args.end());
-        std::vector<char*> argv;
-        for (std::string& word : words) argv.push_back(word.data());
-        argv.push_back(nullptr);
-        const std::string in = folder_ / "in";
-        const std::string out = folder_ / "out";
-        const std::string err = folder_ / "err";
-        pid_ = fork();
-        REQUIRE(pid_ >= 0);
-        if (pid_ != 0) return;
-        dup2(open(in.c_str(), O_RDONLY), STDIN_FILENO);
-        dup2(open(out.c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0600), STDOUT_FILENO);
-        dup2(open(err.c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0600), STDERR_FILENO);
-        for (int descriptor = 3; descriptor < 16; ++descriptor) close(descriptor);
-        in_child();
-        execv(argv[0], argv.data());
-        _exit(127);
-    }
-    ~Process() {
-        if (pid_ > 0) {
-            ::kill(pid_, SIGKILL);
-            waitpid(pid_, nullptr, 0);
-        }
-    }
-    Process(const Process&) = delete;
-    Process& operator=(const Process&) = delete;
-
-    void send(int number) const { ::kill(pid_, number); }
-    Run wait() {
-        int status = 0;
-        waitpid(pid_, &status, 0);
-        pid_ = -1;
-        return {WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status), read_file(folder_ / "out"),
-                read_file(folder_ / "err")};
-    }
-    // False if it did not end in time.
-    bool ends_within(double seconds) const {
-        return wait_until(
-            [this] {
-                siginfo_t info{};
-                return waitid(P_PID, static_cast<id_t>(pid_), &info, WEXITED | WNOHANG | WNOWAIT) == 0 &&
-                       info.si_pid == pid_;
-            },
-            seconds);
-    }
-
-  private:
-    Folder folder_;
-    pid_t pid_ = -1;
-};
-
-Run run(
-    const std::vector<std::string>& args, const std::string& input = {},
-    const std::function<void()>& in_child = [] {}) {
-    return Process(args, input, in_child).wait();
-}
-
-std::string array_text(std::size_t rows, std::size_t cols, const std::vector<double>& values) {
-    std::ostringstream text;
-    text.precision(17);
-    text << "%%MatrixMarket matrix array real general\n" << rows << " " << cols << "\n";
-    for (const double value : values) text << value << "\n";
-    return text.str();
-}
-
-struct Array {
-    std::size_t rows = 0;
-    std::size_t cols = 0;
-    std::vector<double> values;
-};
-
-Array parse_array(const std::string& text) {
-    std::istringstream lines(text);
-    std::string line;
-    std::getline(lines, line);
-    REQUIRE(line == "%%MatrixMarket matrix array real general");
-    while (std::getline(lines, line) && line.starts_with("%")) {
-    }
-    Array array;
-    REQUIRE(static_cast<bool>(std::istringstream(line) >> array.rows >> array.cols));
-    for (double value = 0; lines >> value;) array.values.push_back(value);
-    REQUIRE(array.values.size() == array.rows * array.cols);
-    return array;
-}
-
-const std::string kSmallA = "%%MatrixMarket matrix coordinate real general\n3 2 4\n1 1 1\n2 2 1\n3 1 1\n3 2 1\n";
-// A (1, 2)
-const std::string kSmallB = array_text(3, 1, {1, 2, 3});
-
-// Second differences of a long chain, so ill-conditioned that no test passes for minutes.
-std::string long_chain(int size) {
-    std::string text = "%%MatrixMarket matrix coordinate real general\n" + std::to_string(size) + " " +
-                       std::to_string(size) + " " + std::to_string(3 * size - 2) + "\n";
-    for (int i = 1; i <= size; ++i) {
-        const std::string row = std::to_string(i) + " ";
-        if (i > 1) text += row + std::to_string(i - 1) + " -1\n";
-        text += row + row + "2\n";
-        if (i < size) text += row + std::to_string(i + 1) + " -1\n";
-    }
-    return text;
-}
-constexpr int kChainSize = 100000;
-const std::vector<std::string> kNeverDone{"--rhs", "random:1", "--atol", "0",          "--btol",
-                                          "0",     "--conlim", "0",      "--max-iter", "1000000000"};
-
-std::vector<std::string> with(std::vector<std::string> args, const std::vector<std::string>& more) {
-    args.insert(args.end(), more.begin(), more.end());
-    return args;
-}
-
-// True when the solve behind this history has done `rows` iterations.
-bool has_history_rows(const std::string& path, std::ptrdiff_t rows) {
-    const std::string text = read_file(path);
-    return std::count(text.begin(), text.end(), '\n') > rows;
-}
-
-bool gpu_is_usable() {
-    return json::parse(run({"--env", "--json", "-"}).out)["cuda"]["usable"].get<bool>();
-}
-
-}  // namespace
+using namespace cli;
 
 TEST_CASE("cli: wrong command lines are refused with words that help") {
     struct Case {
@@ -244,7 +33,30 @@ TEST_CASE("cli: wrong command lines are refused with words that help") {
         {{"A", "--time-limit", "-1"}, "must not be negative"},
         {{"A", "--threads", "0"}, "must be at least 1"},
         {{"A", "--log-every", "0"}, "must be at least 1"},
-        {{"A", "--method", "lsqr"}, "must be one of lsmr, cgls"},
+        {{"A", "--method", "minres"}, "must be one of auto, lsmr, lsqr, cgls, cg"},
+        {{"A", "--method", "cg", "--damp", "1"}, "knows no damping"},
+        {{"A", "--method", "cg", "--ar-bound", "1"}, "does not estimate"},
+        {{"A", "--ar-relative", "1"}, "must be below 1"},
+        {{"A", "--precondition", "ilu"}, "must be none, cols, blocks, blocks:N, sketch"},
+        {{"A", "--precondition", "sketch", "--device", "cuda"}, "runs on the CPU only"},
+        {{"A", "--precondition", "sketch:x"}, "the seed must be"},
+        {{"A", "--precondition", "blocks:0"}, "must be at least 1"},
+        {{"A", "--precondition", "blocks:33"}, "at most 32"},
+        {{"A", "--precondition", "cols", "--method", "cgls"}, "for --method lsmr and lsqr"},
+        {{"A", "--precondition", "cols", "--trust-radius", "1"}, "does not grow steadily"},
+        {{"A", "--checkpoint-every", "1"}, "--checkpoint-every needs --save-state"},
+        {{"A", "--checkpoint-every", "0", "--save-state", "s"}, "must be above 0"},
+        {{"A", "--resume", "-"}, "a state is a file"},
+        {{"A", "--check", "--save-state", "s"}, "nothing to write"},
+        {{"A", "--scale", "all"}, "must be one of none, cols, rows, both"},
+        {{"A", "--scale", "cols", "--trust-radius", "1"}, "does not grow steadily"},
+        {{"A", "--regularise-weight", "2"}, "needs --regularise"},
+        {{"A", "--method", "cg", "--weights", "w"}, "as it is"},
+        {{"A", "--compare", "eigen", "--weights", "w"}, "only --damp"},
+        {{"A", "--passes", "0"}, "must be at least 1"},
+        {{"A", "--trust-radius", "-1"}, "must not be negative"},
+        {{"A", "--damp-center", "c.mtx"}, "--damp-center FILE needs --damp, --column-damp or --regularise"},
+        {{"-", "b", "--damp", "1", "--damp-center", "-"}, "only one of A, b, x0 and the other inputs"},
         {{"A", "--device", "gpu"}, "must be auto, cpu, cuda or cuda:N"},
         {{"A", "--device", "cuda:-1"}, "must be at least 0"},
         {{"A", "--precision", "fp16"}, "must be one of fp64, fp32"},
@@ -257,8 +69,8 @@ TEST_CASE("cli: wrong command lines are refused with words that help") {
         {{"A", "--transpose", "--transpose"}, "--transpose is given 2 times"},
         {{"A", "b", "c"}, "unexpected argument c"},
         {{"A", "b", "--rhs", "ones"}, "b is given twice"},
-        {{"-", "-"}, "only one of A, b and x0"},
-        {{"A", "-", "--x0", "-"}, "only one of A, b and x0"},
+        {{"-", "-"}, "only one of A, b, x0"},
+        {{"A", "-", "--x0", "-"}, "only one of A, b, x0"},
         {{"A", "-o", "-", "--json", "-"}, "standard output"},
         {{"A", "-q", "-v"}, "-q and -v"},
         {{"A", "--allow-nonfinite"}, "--check only"},
@@ -302,11 +114,11 @@ TEST_CASE("cli: no arguments at all print the help and end with 64") {
     CHECK(result.says("Usage: lsmr_solve"));
 }
 
-TEST_CASE("cli: help fits one screen and names examples and exit codes") {
+TEST_CASE("cli: help is short and names examples and exit codes") {
     const Run result = run({"--help"});
     CHECK(result.code == 0);
     CHECK(result.err.empty());
-    CHECK(std::count(result.out.begin(), result.out.end(), '\n') <= 50);
+    CHECK(std::count(result.out.begin(), result.out.end(), '\n') <= 72);
     std::istringstream lines(result.out);
     for (std::string line; std::getline(lines, line);) CHECK(line.size() <= 100);
     for (const char* words :
@@ -438,6 +250,7 @@ TEST_CASE("cli: exit 69 for a GPU that is not there") {
 }
 
 #if !defined(__SANITIZE_ADDRESS__)  // which keeps much more memory itself
+
 TEST_CASE("cli: exit 71 without enough memory") {
     const Folder folder;
     // The offsets of its rows alone take 480 MB; the limit leaves room for the libraries of a CUDA build.
@@ -686,7 +499,7 @@ TEST_CASE("cli: the history has a row for every iteration and every column of b"
     const Folder folder;
     const std::string a = folder.write("A.mtx", long_chain(40));
     const std::string header = "iteration,r_norm,ar_norm,a_norm,cond,x_norm,compat,ls,seconds";
-    for (const std::string method : {"lsmr", "cgls"}) {
+    for (const std::string method : {"lsmr", "lsqr", "cgls"}) {
         const Run result =
             run({a, "--rhs", "random:1", "--method", method, "--history", folder / "h.csv", "--json", "-"});
         std::istringstream lines(read_file(folder / "h.csv"));
@@ -796,6 +609,18 @@ TEST_CASE("cli: damping pulls towards its centre") {
     close(solve({"--damp", "2", "--x0", x0}), expected(2, 0, 0));
     close(solve({"--damp", "2", "--x0", x0, "--damp-center", "x0"}), expected(2, 10, -10));
     close(solve({"--damp", "2", "--x0", x0, "--damp-center", "x0", "--method", "cgls"}), expected(2, 10, -10));
+    // A centre of its own, with and without a start.
+    const std::string c = folder.write("c.mtx", "3\n7\n");
+    close(solve({"--damp", "2", "--damp-center", c}), expected(2, 3, 7));
+    close(solve({"--damp", "2", "--x0", x0, "--damp-center", c}), expected(2, 3, 7));
+    close(solve({"--damp", "2", "--x0", x0, "--damp-center", c, "--method", "lsqr"}), expected(2, 3, 7));
+    const Run report = run({a, b, "--damp", "2", "--damp-center", c, "--json", "-"});
+    CHECK(json::parse(report.out)["options"]["damp_center"] == c);
+    CHECK(report.says("damp 2 around " + c));
+    const Run wrong = run({a, b, "--damp", "2", "--damp-center", folder.write("long.mtx", "1\n2\n3\n")});
+    CHECK(wrong.code == 65);
+    CHECK(wrong.says("the centre is 3 x 1"));
+    CHECK(run({a, b, "--damp", "2", "--damp-center", c, "-o", c}).says("c.mtx"));  // an output may not be an input
 }
 
 TEST_CASE("cli: check describes the matrix without a solve") {

@@ -6,6 +6,10 @@
 #include <thread>
 
 #include "operator/function_operator.hpp"
+#include "checkpoint_suite.hpp"
+#include "preconditioner_suite.hpp"
+#include "stop_suite.hpp"
+#include "transform_suite.hpp"
 #include "solver/cpu/cpu_backend.hpp"
 #include "solver_suite.hpp"
 
@@ -98,7 +102,7 @@ TEST_CASE("solver: damping is stacked rows") {
 TEST_CASE("solver: permuted problem") {
     suite_permuted_problem(on_cpu());
 }
-TEST_CASE("solver: LSMR and CGLS meet") {
+TEST_CASE("solver: methods meet") {
     suite_methods_meet(on_cpu());
 }
 TEST_CASE("solver: equilibrated columns give the same x") {
@@ -172,6 +176,249 @@ TEST_CASE("solver: repeats give the same bits") {
 }
 TEST_CASE("solver: single storage equals dual") {
     suite_storage(on_cpu());
+}
+
+// --- CG, and the choice of a method ---
+
+TEST_CASE("cg: answers against dense ones") {
+    suite_cg_answers(on_cpu());
+}
+TEST_CASE("cg: records and statuses") {
+    suite_cg_statuses(on_cpu());
+}
+TEST_CASE("cg: refuses what it cannot solve") {
+    suite_cg_refusals(on_cpu());
+}
+TEST_CASE("cg: scaled by powers of two") {
+    suite_cg_scaled(on_cpu());
+}
+TEST_CASE("method: the automatic choice") {
+    suite_automatic_method(on_cpu());
+}
+
+// --- other stops ---
+
+TEST_CASE("stop: bounds on the gradient") {
+    suite_gradient_bounds(on_cpu());
+}
+TEST_CASE("stop: several passes in a row") {
+    suite_passes(on_cpu());
+}
+TEST_CASE("stop: status 12 by a window of one's own") {
+    suite_stall_window(on_cpu());
+}
+TEST_CASE("stop: status 14 trust radius") {
+    suite_trust_radius(on_cpu());
+}
+TEST_CASE("stop: options that are refused") {
+    suite_stop_options_refused(on_cpu());
+}
+
+// --- weights, scaling, regularisation ---
+
+TEST_CASE("transform: problem forms against dense answers") {
+    suite_problem_forms(on_cpu());
+}
+TEST_CASE("transform: weights") {
+    suite_weights_are_a_weighted_matrix(on_cpu());
+}
+TEST_CASE("transform: scaled columns") {
+    suite_scaled_columns(on_cpu());
+}
+TEST_CASE("transform: which solution of least norm is said") {
+    suite_least_norm_is_said(on_cpu());
+}
+TEST_CASE("transform: refusals") {
+    suite_transform_refusals(on_cpu());
+}
+
+// --- checkpoints ---
+
+TEST_CASE("checkpoint: an interrupted solve goes on to the same bits") {
+    suite_checkpoints(on_cpu());
+}
+TEST_CASE("checkpoint: refusals") {
+    suite_checkpoint_refusals(on_cpu());
+}
+TEST_CASE("checkpoint: fingerprints see every bit") {
+    const Vector p = random_vector(1000, 1021);
+    const auto hash = [](const Vector& values) {
+        Fingerprint f;
+        f.add(values.data(), static_cast<std::int64_t>(values.size()));
+        return f.value();
+    };
+    std::set<std::uint64_t> seen{hash(p), hash({}), hash(Vector(p.begin(), p.end() - 1))};
+    for (std::size_t i = 0; i < p.size(); ++i) {
+        Vector q = p;
+        q[i] = std::nextafter(q[i], 2);
+        seen.insert(hash(q));
+        q[i] = -p[i];
+        seen.insert(hash(q));
+    }
+    CHECK(seen.size() == 3 + 2 * p.size());
+}
+
+// --- preconditioners ---
+
+TEST_CASE("preconditioner: iterates are those on A K") {
+    suite_preconditioned_iterates(on_cpu());
+}
+TEST_CASE("preconditioner: answers against dense ones") {
+    suite_preconditioned_answers(on_cpu());
+}
+TEST_CASE("preconditioner: fewer iterations") {
+    suite_preconditioners_save_iterations(on_cpu());
+}
+TEST_CASE("preconditioner: refusals") {
+    suite_preconditioner_refusals(on_cpu());
+}
+// A handful of iterations at any condition, from the sketch's own solution; the same seed gives the same bits.
+TEST_CASE("preconditioner: sketch") {
+    PrepareOptions sketch = on_cpu();
+    sketch.preconditioner = Preconditioner::sketch;
+    for (const std::int64_t power : {1, 4, 7}) {  // cond 40, 2.6e6, 1.6e11
+        GeneratedProblem p = lstp(400, 40, 1, power, 0);
+        const auto a = std::make_shared<const CsrMatrix>(std::move(p.a));
+        for (const Method method : {Method::lsmr, Method::lsqr}) {
+            // Above 1 / cond a perturbation of A makes any x a solution.
+            SolveOptions options = with_method(method, 1e-13);
+            options.conlim = 0;
+            const Answer answer = solve(sketch, a, p.b, options);
+            const Truth t = truth(*a, p.b, answer.x);
+            CAPTURE(power);
+            CAPTURE(word(method));
+            CAPTURE(answer.result.message);
+            CHECK(answer.result.converged());
+            CHECK(answer.result.iterations <= 60);
+            check_claim(answer.result, t, options, kEps64);
+            check_norms(answer.result, t);
+            // x as near as the data allow: eps cond ||x|| + eps cond^2 ||r||.
+            const double cond = std::pow(40.0, static_cast<double>(power));
+            CHECK(distance(answer.x, p.x) <= 1e3 * kEps64 * (cond * norm(p.x) + cond * cond * t.r));
+            CHECK(same_bits(solve(sketch, a, p.b, options).x, answer.x));
+            PrepareOptions other = sketch;
+            other.sketch_seed = 2;
+            const Answer reseeded = solve(other, a, p.b, options);
+            CHECK(reseeded.result.converged());
+            CHECK_FALSE(same_bits(reseeded.x, answer.x));
+            if (power == 7) {  // which the plain method cannot do
+                options.max_iterations = 2000;
+                CHECK(solve(on_cpu(), a, p.b, options).result.iterations > 5 * answer.result.iterations);
+            }
+        }
+    }
+    // Damped around a centre of its own, from x0, regularised, scaled; and in fp32.
+    const Matrix a = graded(*random_sparse(150, 30, 4, 1151), 1e3);
+    const Matrix l = second_differences(30);
+    const Vector b = random_vector(150, 1152), x0 = random_vector(30, 1153), c = random_vector(30, 1154);
+    for (const double damp : {0.0, 0.3}) {
+        for (const bool regularised : {false, true}) {
+            for (const Scaling scale : {Scaling::none, Scaling::columns}) {
+                for (const bool warm : {false, true}) {
+                    for (const double hint : {0.0, damp}) {  // of another damping than the solve's, too
+                        PrepareOptions prepare = sketch;
+                        prepare.scale = scale;
+                        prepare.preconditioner_damp = hint;
+                        if (regularised) prepare.regulariser = l;
+                        SolveOptions options = with_method(Method::lsmr, 1e-10);
+                        options.damp = damp;
+                        options.damp_center = warm ? DampCenter::given : DampCenter::zero;
+                        options.center = c;
+                        const Vector center = warm && (damp > 0 || regularised) ? c : Vector{};
+                        const std::optional<Vector> start = warm ? std::optional<Vector>(x0) : std::nullopt;
+                        const Explicit problem = by_hand(a, b, {}, regularised ? l : nullptr);
+                        const Answer answer = solve(prepare, a, b, options, start);
+                        const Truth t = problem.truth_of(answer.x, damp, center, start.value_or(Vector{}));
+                        CAPTURE(damp);
+                        CAPTURE(regularised);
+                        CAPTURE(static_cast<int>(scale));
+                        CAPTURE(warm);
+                        CAPTURE(hint);
+                        CAPTURE(answer.result.message);
+                        CHECK(answer.result.converged());
+                        if (hint == damp) CHECK(answer.result.iterations <= 60);
+                        check_claim(answer.result, t, options, kEps64);
+                        check_norms(answer.result, t);
+                        const Oracle oracle = dense_solution(*problem.stack(), problem.rhs(center), damp, damp > 0 ? center : Vector{});
+                        CHECK(distance(answer.x, oracle.x) <= error_bound(t, oracle.sigma_min));
+                    }
+                }
+            }
+        }
+    }
+    const SolveOptions rough = with_method(Method::lsqr, 1e-4);
+    const Answer narrow = solve(with_precision(sketch, Precision::fp32), a, b, rough);
+    CHECK(narrow.result.converged());
+    check_claim(narrow.result, truth(*a, b, narrow.x), rough, kEps32);
+    // Powers of two, a checkpoint, and what is refused.
+    const SolveOptions options = with_method(Method::lsmr, 1e-10);
+    const Answer plain = solve(sketch, a, b, options);
+    for (const int e : {-900, 30, 950}) {
+        const Answer other = solve(sketch, std::make_shared<const CsrMatrix>(a->scaled_by_power_of_two(e)), b, options);
+        CHECK(same_bits(other.x, scaled(plain.x, std::ldexp(1.0, -e))));
+    }
+    Saver saver({3});
+    PreparedProblem problem(a, sketch);
+    check_same(solve(problem, b, options, {}, &saver), plain);
+    REQUIRE(saver.saved.size() == 1);
+    check_same(resumed(problem, b, options, {}, saver.saved[0]), plain);
+    PrepareOptions other_seed = sketch;
+    other_seed.sketch_seed = 9;
+    PreparedProblem reseeded(a, other_seed);
+    CHECK_THROWS_AS(resumed(reseeded, b, options, {}, saver.saved[0]), InputError);
+    PrepareOptions small = sketch;
+    small.sketch_limit_bytes = 1000;
+    CHECK_THROWS_WITH_AS(PreparedProblem(a, small), doctest::Contains("a dense 120 x 30 matrix of 28"), InputError);
+    CHECK_THROWS_WITH_AS(PreparedProblem(matrix_of(3, 2, {1, 1, 2, 2, 3, 3}), sketch), doctest::Contains("singular to rounding"), InputError);
+    PrepareOptions on_gpu = sketch;
+    on_gpu.device = DeviceKind::cuda;
+    CHECK_THROWS_WITH_AS(PreparedProblem(a, on_gpu), "the sketch preconditioner runs on the CPU only", InputError);
+}
+TEST_CASE("preconditioner: blocks are found") {
+    const ColumnBlocks found = detect_blocks(*bundle_matrix(4, 14));
+    REQUIRE(found.count() == 18);
+    for (std::size_t b = 0; b < 18; ++b) CHECK(found.begins[b + 1] - found.begins[b] == (b < 4 ? 9 : 3));
+    CHECK(found.largest() == 9);
+    // Never more than fits a block; single columns where no neighbours are alike.
+    Triplets full{3, 70, {}, {}, {}};
+    for (std::int64_t i = 0; i < 3; ++i) {
+        for (std::int64_t j = 0; j < 70; ++j) full.add(i, j, 1.0);
+    }
+    CHECK(detect_blocks(*full.matrix()).begins == std::vector<std::int64_t>{0, 32, 64, 70});
+    CHECK(detect_blocks(*diagonal({1, 2, 3})).begins == std::vector<std::int64_t>{0, 1, 2, 3});
+    CHECK(detect_blocks(*zero_matrix(2, 0)).count() == 0);
+    CHECK(even_blocks(10, 4).begins == std::vector<std::int64_t>{0, 4, 8, 10});
+}
+// K^T (A^T A + damp^2 I)_b K = I; singular blocks are shifted, empty ones are I.
+TEST_CASE("preconditioner: factors of the blocks") {
+    const Matrix a = bundle_matrix();
+    for (const double damp : {0.0, 0.3}) {
+        const ColumnBlocks blocks = detect_blocks(*a);
+        const BlockPreconditioner p = make_block_preconditioner(*a, nullptr, {}, damp, blocks);
+        CHECK(p.shifted == 0);
+        const DenseMatrix k = dense(p.k) * std::ldexp(1.0L, -p.exponent);
+        const DenseMatrix gram = dense(*a).transpose() * dense(*a);
+        for (std::size_t b = 0; b + 1 < blocks.begins.size(); ++b) {
+            const auto begin = blocks.begins[b], n = blocks.begins[b + 1] - begin;
+            const DenseMatrix kb = k.block(begin, begin, n, n);
+            const DenseMatrix m = gram.block(begin, begin, n, n) + static_cast<long double>(damp * damp) * DenseMatrix::Identity(n, n);
+            CHECK((kb.transpose() * m * kb - DenseMatrix::Identity(n, n)).norm() < 1e-8L);  // the blocks' condition is about 1e7
+        }
+        CHECK((k.triangularView<Eigen::StrictlyLower>().toDenseMatrix()).norm() == 0);
+        check_within(p.frobenius, static_cast<double>((dense(*a) * k).norm()), 1e-9 * p.frobenius, "||A K||_F");
+        check_within(p.scaled_frobenius, static_cast<double>(dense(p.k).norm()), 1e-12 * p.scaled_frobenius, "||K||_F");
+    }
+    // Two equal columns, and one that is empty.
+    const Matrix singular = matrix_of(3, 3, {1, 1, 0, 2, 2, 0, 3, 3, 0});
+    const BlockPreconditioner p = make_block_preconditioner(*singular, nullptr, {}, 0, even_blocks(3, 2));
+    CHECK(p.shifted == 1);
+    const DenseMatrix k = dense(p.k);
+    CHECK(k(2, 2) == 1);
+    CHECK(k.allFinite());
+    const Vector b{1, 0, 2};
+    const Answer answer = solve(with_blocks(on_cpu(), 2), singular, b, with_method(Method::lsmr, 1e-8));
+    CHECK(answer.result.converged());
+    check_norms(answer.result, truth(*singular, b, answer.x));
 }
 
 // --- several threads ---
@@ -446,6 +693,97 @@ TEST_CASE("solver: status 11 breakdown") {
     CHECK(answer.result.iterations == 0);
     CHECK(norm(answer.x) == 0);
     CHECK(!answer.result.message.empty());
+}
+
+// Code 6. With exact products test 5 passes first: ||A'r|| is as small beside ||A|| ||r|| as the least singular value beside the largest.
+// An operator whose first products are far too small makes LSQR see a condition of 1e17 while ||A'r|| is not small.
+TEST_CASE("solver: status 6 condition at machine precision") {
+    const Matrix a = tall_matrix();
+    const Vector b = random_vector(a->rows(), 482);
+    UserOperator<double> user(a);
+    const auto shrink = [](double* out, std::int64_t n, double factor) {
+        for (std::int64_t i = 0; i < n; ++i) out[i] *= factor;
+    };
+    user.spoil_adjoint = [&](int call, double* out) {
+        if (call == 2) shrink(out, a->cols(), 1e-27);
+    };
+    user.spoil_forward = [&](int call, double* out) {
+        if (call == 1) shrink(out, a->rows(), 1e-17);
+    };
+    SolveOptions options = exactly(Method::lsqr, 1000);
+    options.conlim = 1e300;
+    const Answer answer = solve_operator(user, b, options);
+    CAPTURE(answer.result.message);
+    CHECK(answer.result.status == Status::condition_eps);
+    CHECK(!answer.result.converged());
+    CHECK(answer.result.norms.cond_estimate >= 1 / kEps64);
+    CHECK(answer.result.message.find("the estimate is") != std::string::npos);
+    const Truth t = truth(*a, b, answer.x);
+    check_within(answer.result.norms.r, t.r, residual_rounding(t), "||r||");
+}
+
+// Code 15: an operator that runs out of memory. x is what there was; what was not recomputed is not claimed.
+TEST_CASE("solver: status 15 resource error") {
+    const Matrix a = tall_matrix();
+    const Vector b = random_vector(a->rows(), 483);
+    UserOperator<double> sound(a);
+    for (const Method method : {Method::lsmr, Method::lsqr, Method::cgls}) {
+        for (const bool device_memory : {false, true}) {
+            for (const int call : {1, 6}) {
+                UserOperator<double> user(a);
+                user.spoil_forward = [&](int now, double*) {
+                    if (now != call) return;
+                    if (device_memory) throw OutOfMemory(4096, 1024, 512, "take less");
+                    throw std::bad_alloc();
+                };
+                Recorder recorder;
+                const Answer answer = solve_operator(user, b, with_method(method, 1e-10), {}, &recorder);
+                CAPTURE(word(method));
+                CAPTURE(call);
+                CAPTURE(answer.result.message);
+                CHECK(answer.result.status == Status::resource_error);
+                CHECK(exit_code(answer.result.status) == 71);
+                CHECK(answer.result.message.find(device_memory ? "take less" : "host memory") != std::string::npos);
+                // In the product of iteration 6 LSMR and LSQR have published 4, CGLS 5.
+                const std::int64_t done = call == 1 ? 0 : method == Method::cgls ? 5 : 4;
+                CHECK(answer.result.iterations == done);
+                CHECK(same_bits(answer.x, solve_operator(sound, b, exactly(method, done)).x));
+                CHECK(std::isnan(answer.result.norms.r));
+                check_within(answer.result.norms.x, norm(answer.x), 8 * kEps64 * norm(answer.x), "||x||");
+            }
+        }
+    }
+    // What the observer throws is the caller's own and comes out as it was.
+    class Hungry : public Observer {
+        Verdict on_iterations(std::span<const IterationRecord>) override { throw std::bad_alloc(); }
+    } hungry;
+    CHECK_THROWS_AS(solve_operator(sound, b, with_method(Method::lsmr), {}, &hungry), std::bad_alloc);
+}
+
+// A user's operator that is not square, or has no inverse, under CG.
+TEST_CASE("cg: a user's operator") {
+    const Matrix a = spd_matrix();
+    const Vector b = random_vector(a->rows(), 485);
+    UserOperator<double> user(a);
+    const Answer answer = solve_operator(user, b, with_method(Method::cg, 1e-10));
+    CHECK(answer.result.status == Status::compatible);
+    check_within(answer.result.norms.r, truth(*a, b, answer.x).r, residual_rounding(truth(*a, b, answer.x)), "||r||");
+    user.spoil_forward = [](int call, double* out) {
+        if (call == 4) out[2] = std::nan("");
+    };
+    const Answer spoiled = solve_operator(user, b, with_method(Method::cg, 1e-10));
+    CHECK(spoiled.result.status == Status::non_finite);
+    CHECK(spoiled.result.iterations == 3);
+    CHECK(spoiled.result.message.find("in iteration 4") != std::string::npos);
+    CHECK(same_bits(spoiled.x, solve(on_cpu(), a, b, exactly(Method::cg, 3)).x) == false);  // another ||A||, other scale
+    UserOperator<double> plain(a);
+    CHECK(same_bits(spoiled.x, solve_operator(plain, b, exactly(Method::cg, 3)).x));
+    UserOperator<double> tall(tall_matrix());
+    CHECK_THROWS_WITH_AS(solve_operator(tall, random_vector(120, 486), with_method(Method::cg)),
+                         "cg needs a symmetric positive definite A; this one is 120 x 40", InputError);
+    // Of a user's operator only the shape is known.
+    CHECK(solve_operator(plain, b, with_method(Method::automatic)).result.method == Method::lsqr);
+    CHECK(solve_operator(tall, random_vector(120, 487), with_method(Method::automatic)).result.method == Method::lsmr);
 }
 
 // Condition 1e16 and no tolerance at all: nothing improves any more, long before any limit.

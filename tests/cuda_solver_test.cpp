@@ -21,6 +21,10 @@
 #include "solver/lsmr.hpp"
 #include "solver/solve_cuda.hpp"
 #include "solver_suite.hpp"
+#include "checkpoint_suite.hpp"
+#include "preconditioner_suite.hpp"
+#include "stop_suite.hpp"
+#include "transform_suite.hpp"
 
 using namespace lsmr;
 using namespace lsmr::test;
@@ -44,7 +48,7 @@ TEST_CASE("cuda solver: SOL test family") { LSMR_NEEDS_GPU(); suite_lstp(gpu());
 TEST_CASE("cuda solver: start centre and damping against dense answers") { LSMR_NEEDS_GPU(); suite_start_and_center(gpu()); }
 TEST_CASE("cuda solver: damping is stacked rows") { LSMR_NEEDS_GPU(); suite_damping_is_stacked_rows(gpu()); }
 TEST_CASE("cuda solver: permuted problem") { LSMR_NEEDS_GPU(); suite_permuted_problem(gpu()); }
-TEST_CASE("cuda solver: LSMR and CGLS meet") { LSMR_NEEDS_GPU(); suite_methods_meet(gpu()); }
+TEST_CASE("cuda solver: methods meet") { LSMR_NEEDS_GPU(); suite_methods_meet(gpu()); }
 TEST_CASE("cuda solver: equilibrated columns give the same x") { LSMR_NEEDS_GPU(); suite_equilibrated(gpu()); }
 TEST_CASE("cuda solver: against LSCG of Eigen") { LSMR_NEEDS_GPU(); suite_against_eigen(gpu()); }
 TEST_CASE("cuda solver: scaled by powers of two") { LSMR_NEEDS_GPU(); suite_scaled_by_powers_of_two(gpu()); }
@@ -69,6 +73,27 @@ TEST_CASE("cuda solver: many right-hand sides") { LSMR_NEEDS_GPU(); suite_many_r
 TEST_CASE("cuda solver: observer throws") { LSMR_NEEDS_GPU(); suite_observer_throws(gpu()); }
 TEST_CASE("cuda solver: repeats give the same bits") { LSMR_NEEDS_GPU(); suite_repeats(gpu()); }
 TEST_CASE("cuda solver: single storage equals dual") { LSMR_NEEDS_GPU(); suite_storage(gpu()); }
+TEST_CASE("cuda cg: answers against dense ones") { LSMR_NEEDS_GPU(); suite_cg_answers(gpu()); }
+TEST_CASE("cuda cg: records and statuses") { LSMR_NEEDS_GPU(); suite_cg_statuses(gpu()); }
+TEST_CASE("cuda cg: refuses what it cannot solve") { LSMR_NEEDS_GPU(); suite_cg_refusals(gpu()); }
+TEST_CASE("cuda cg: scaled by powers of two") { LSMR_NEEDS_GPU(); suite_cg_scaled(gpu()); }
+TEST_CASE("cuda stop: bounds on the gradient") { LSMR_NEEDS_GPU(); suite_gradient_bounds(gpu()); }
+TEST_CASE("cuda stop: several passes in a row") { LSMR_NEEDS_GPU(); suite_passes(gpu()); }
+TEST_CASE("cuda stop: status 12 by a window of one's own") { LSMR_NEEDS_GPU(); suite_stall_window(gpu()); }
+TEST_CASE("cuda stop: status 14 trust radius") { LSMR_NEEDS_GPU(); suite_trust_radius(gpu()); }
+TEST_CASE("cuda stop: options that are refused") { LSMR_NEEDS_GPU(); suite_stop_options_refused(gpu()); }
+TEST_CASE("cuda transform: problem forms against dense answers") { LSMR_NEEDS_GPU(); suite_problem_forms(gpu()); }
+TEST_CASE("cuda transform: weights") { LSMR_NEEDS_GPU(); suite_weights_are_a_weighted_matrix(gpu()); }
+TEST_CASE("cuda transform: scaled columns") { LSMR_NEEDS_GPU(); suite_scaled_columns(gpu()); }
+TEST_CASE("cuda transform: which solution of least norm is said") { LSMR_NEEDS_GPU(); suite_least_norm_is_said(gpu()); }
+TEST_CASE("cuda transform: refusals") { LSMR_NEEDS_GPU(); suite_transform_refusals(gpu()); }
+TEST_CASE("cuda checkpoint: an interrupted solve goes on to the same bits") { LSMR_NEEDS_GPU(); suite_checkpoints(gpu()); }
+TEST_CASE("cuda checkpoint: refusals") { LSMR_NEEDS_GPU(); suite_checkpoint_refusals(gpu()); }
+TEST_CASE("cuda preconditioner: iterates are those on A K") { LSMR_NEEDS_GPU(); suite_preconditioned_iterates(gpu()); }
+TEST_CASE("cuda preconditioner: answers against dense ones") { LSMR_NEEDS_GPU(); suite_preconditioned_answers(gpu()); }
+TEST_CASE("cuda preconditioner: fewer iterations") { LSMR_NEEDS_GPU(); suite_preconditioners_save_iterations(gpu()); }
+TEST_CASE("cuda preconditioner: refusals") { LSMR_NEEDS_GPU(); suite_preconditioner_refusals(gpu()); }
+TEST_CASE("cuda solver: the automatic method") { LSMR_NEEDS_GPU(); suite_automatic_method(gpu()); }
 
 TEST_SUITE_BEGIN("sanitizer");
 
@@ -209,8 +234,8 @@ TEST_CASE("cuda solver: iterations allocate nothing and do not wait") {
         rules.stall_window = 1000000;
         state.prepare(1.0, 0.0, rules, backend.ring(), 0.0);
         auto* r = backend.put_state(state);
-        Lsmr<double>::start(backend, w, r, nullptr);
-        Lsmr<double>::iterate(backend, w, r, nullptr);
+        Lsmr<double>::start(backend, w, r, {});
+        Lsmr<double>::iterate(backend, w, r, {});
         context.synchronize();
         const std::int64_t allocations = cuda_counters().allocations;
         const std::int64_t waits = cuda_counters().synchronizations;
@@ -218,11 +243,11 @@ TEST_CASE("cuda solver: iterations allocate nothing and do not wait") {
         // A batch is captured in global mode, in which the driver refuses whatever could allocate or wait.
         cudaGraph_t graph = nullptr;
         LSMR_CHECK(cudaStreamBeginCapture(context.stream(), cudaStreamCaptureModeGlobal));
-        for (int i = 0; i < 20; ++i) Lsmr<double>::iterate(backend, w, r, nullptr);
+        for (int i = 0; i < 20; ++i) Lsmr<double>::iterate(backend, w, r, {});
         LSMR_CHECK(cudaStreamEndCapture(context.stream(), &graph));
         CHECK(graph != nullptr);
         LSMR_CHECK(cudaGraphDestroy(graph));
-        for (int i = 0; i < 20; ++i) Lsmr<double>::iterate(backend, w, r, nullptr);
+        for (int i = 0; i < 20; ++i) Lsmr<double>::iterate(backend, w, r, {});
         CHECK(cuda_counters().allocations == allocations);
         CHECK(cuda_counters().synchronizations == waits);
         context.synchronize();

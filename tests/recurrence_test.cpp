@@ -11,6 +11,7 @@
 #include "memory/error.hpp"
 #include "solver/cgls.hpp"
 #include "solver/lsmr.hpp"
+#include "solver/lsqr.hpp"
 #include "solver/power_of_two.hpp"
 #include "solver/rotation.hpp"
 #include "solver/stopping.hpp"
@@ -110,14 +111,14 @@ Estimates far_from_done() {
 }
 
 Status code_of(const StopRules& rules, const Estimates& e) {
-    StallWatch watch;
-    const int code = stop_code(rules, e, watch);
+    StopMemory memory;
+    const int code = stop_code(rules, e, memory);
     REQUIRE(code != kGoOn);
     return static_cast<Status>(code);
 }
 int raw_code(const StopRules& rules, const Estimates& e) {
-    StallWatch watch;
-    return stop_code(rules, e, watch);
+    StopMemory memory;
+    return stop_code(rules, e, memory);
 }
 
 }  // namespace
@@ -305,11 +306,11 @@ TEST_CASE("recurrence: stagnation") {
     rules.max_iterations = 1000000;
     rules.stall_window = 50;
     const auto stops_at = [&](auto change) {
-        StallWatch watch;
+        StopMemory memory;
         Estimates e = far_from_done();
         for (e.iteration = 1; e.iteration < 1000; ++e.iteration) {
             change(e);
-            const int code = stop_code(rules, e, watch);
+            const int code = stop_code(rules, e, memory);
             if (code != kGoOn) {
                 CHECK(code == static_cast<int>(Status::stagnated));
                 return e.iteration;
@@ -330,8 +331,8 @@ TEST_CASE("recurrence: stagnation") {
           }) == 51);
     // Slow but steady: 10 % in 45 iterations go on.
     CHECK(stops_at([](Estimates& e) { e.ar_norm *= std::pow(0.89, 1.0 / 45); }) == -1);
-    CHECK(stall_window(10, 1000000) == 2000);
-    CHECK(stall_window(5000, 7000) == 10000);
+    CHECK(default_stall_window(10, 1000000) == 2000);
+    CHECK(default_stall_window(5000, 7000) == 10000);
 }
 
 // --- iterates ---
@@ -353,33 +354,36 @@ TEST_CASE("recurrence: LSMR iterates by their definition") {
     }
 }
 
-TEST_CASE("recurrence: CGLS iterates are those of LSQR") {
+TEST_CASE("recurrence: LSQR and CGLS iterates by the textbook LSQR") {
     const Matrix a = random_sparse(40, 15, 3, 611);
     const Vector b = random_vector(40, 612);
     for (const double damp : {0.0, 0.5, 3.0}) {
         const Oracle oracle = dense_solution(*a, b, damp);
         const double cond = oracle.sigma_max / oracle.sigma_min;
         const auto expected = lsqr(dense(*a), dense(b), static_cast<long double>(damp), 10);
-        Recorder recorder;
-        solve(on_cpu(), a, b, exactly(Method::cgls, 10, damp), {}, &recorder);
-        REQUIRE(recorder.all.size() == 10);
-        for (std::size_t k = 0; k < 10; ++k) {
-            const auto steps = static_cast<std::int64_t>(k) + 1;
-            const Answer answer = solve(on_cpu(), a, b, exactly(Method::cgls, steps, damp));
-            CAPTURE(damp);
-            CAPTURE(steps);
-            const double growth = 8 * static_cast<double>(steps) * cond * cond * kEps64;
-            CHECK(distance(answer.x, rounded(expected[k].x)) <= growth * norm(answer.x));
-            const auto r = static_cast<double>(expected[k].r_damped);
-            const auto ar = static_cast<double>(expected[k].ar);
-            const Truth t = truth(*a, b, answer.x, damp);
-            check_within(recorder.all[k].r_norm, r, growth * (r + t.stacked * t.x), "||rbar||");
-            check_within(recorder.all[k].ar_norm, ar, t.stacked * growth * (r + t.stacked * t.x), "||A'r||");
+        for (const Method method : {Method::lsqr, Method::cgls}) {
+            Recorder recorder;
+            solve(on_cpu(), a, b, exactly(method, 10, damp), {}, &recorder);
+            REQUIRE(recorder.all.size() == 10);
+            for (std::size_t k = 0; k < 10; ++k) {
+                const auto steps = static_cast<std::int64_t>(k) + 1;
+                const Answer answer = solve(on_cpu(), a, b, exactly(method, steps, damp));
+                CAPTURE(word(method));
+                CAPTURE(damp);
+                CAPTURE(steps);
+                const double growth = 8 * static_cast<double>(steps) * cond * cond * kEps64;
+                CHECK(distance(answer.x, rounded(expected[k].x)) <= growth * norm(answer.x));
+                const auto r = static_cast<double>(expected[k].r_damped);
+                const auto ar = static_cast<double>(expected[k].ar);
+                const Truth t = truth(*a, b, answer.x, damp);
+                check_within(recorder.all[k].r_norm, r, growth * (r + t.stacked * t.x), "||rbar||");
+                check_within(recorder.all[k].ar_norm, ar, t.stacked * growth * (r + t.stacked * t.x), "||A'r||");
+            }
         }
     }
 }
 
-// LSMR's ||A'r|| is the least of all methods in the same space, CGLS's ||r|| is.
+// LSMR's ||A'r|| is the least of all methods in the same space, LSQR's and CGLS's ||r|| is.
 TEST_CASE("recurrence: each method is best at its own") {
     const Matrix a = graded(*random_sparse(100, 40, 3, 621), 5);
     const Vector b = random_vector(100, 622);
@@ -389,6 +393,9 @@ TEST_CASE("recurrence: each method is best at its own") {
             const Truth cgls = truth(*a, b, solve(on_cpu(), a, b, exactly(Method::cgls, k, damp)).x, damp);
             CHECK(lsmr.ar <= cgls.ar + gradient_rounding(cgls));
             CHECK(cgls.r_damped <= lsmr.r_damped + residual_rounding(lsmr));
+            const Truth lsqr = truth(*a, b, solve(on_cpu(), a, b, exactly(Method::lsqr, k, damp)).x, damp);
+            CHECK(lsmr.ar <= lsqr.ar + gradient_rounding(lsqr));
+            CHECK(lsqr.r_damped <= lsmr.r_damped + residual_rounding(lsmr));
         }
     }
 }
@@ -436,6 +443,41 @@ TEST_CASE("recurrence: start tests") {
     lsmr.finish(Stage::start_forward, {1e-120});
     lsmr.finish(Stage::start_adjoint, {1e-120});
     CHECK(lsmr.r.progress.code == kGoOn);
+}
+
+// LSQR's lucky ends: beta = 0 (x exact), and alpha = 0 alone (least squares). Nothing divides by them.
+TEST_CASE("recurrence: lucky end of LSQR") {
+    StopRules rules = no_tolerance();
+    rules.a_norm = 2;
+    using Lsqr = Driven<LsqrRecurrence<double>>;
+    Lsqr exact(rules);
+    exact.finish(Stage::start_forward, {1});
+    exact.finish(Stage::start_adjoint, {2});
+    exact.finish(Stage::after_forward, {0, 0});
+    exact.finish(Stage::after_adjoint, {0});
+    CHECK(exact.r.progress.code == static_cast<int>(Status::compatible));
+    CHECK(exact.r.progress.r_norm == 0);
+    CHECK(exact.r.progress.ar_norm == 0);
+    CHECK(exact.r.step_pending);
+    check_within(exact.r.e1, 0.5, 4 * kEps64, "x = (beta / alpha) v");
+
+    Lsqr least(rules);
+    least.finish(Stage::start_forward, {1});
+    least.finish(Stage::start_adjoint, {1});
+    least.finish(Stage::after_forward, {1, 0});
+    least.finish(Stage::after_adjoint, {0});
+    CHECK(least.r.progress.code == static_cast<int>(Status::least_squares));
+    check_within(least.r.progress.r_norm, std::sqrt(0.5), 4 * kEps64, "||r||");
+
+    // The update waits for its forward product; a value that is not finite cancels it.
+    Lsqr spoiled(no_tolerance());
+    spoiled.finish(Stage::start_forward, {1});
+    spoiled.finish(Stage::start_adjoint, {1});
+    spoiled.finish(Stage::after_forward, {1, 0});
+    spoiled.finish(Stage::after_adjoint, {std::nan("")});
+    CHECK(spoiled.r.progress.code == static_cast<int>(Status::non_finite));
+    CHECK(spoiled.r.progress.suspect == Suspect::alpha);
+    CHECK_FALSE(spoiled.r.step_pending);
 }
 
 // beta = 0, then alpha = 0: the lucky end. Nothing divides by them, and x is the exact one.

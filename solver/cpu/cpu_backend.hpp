@@ -6,15 +6,18 @@
 #include <cstddef>
 #include <cstring>
 #include <memory>
+#include <span>
 #include <utility>
 #include <vector>
 
 #include "memory/error.hpp"
 #include "memory/host_buffer.hpp"
 #include "operator/cpu/csr_kernels.hpp"
+#include "operator/matrix_operator.hpp"
 #include "operator/stacked_operator.hpp"
 #include "solver/power_of_two.hpp"
 #include "solver/recurrence.hpp"
+#include "solver/transform.hpp"
 #include "solver/vector_steps.hpp"
 
 namespace lsmr {
@@ -26,7 +29,7 @@ class CpuBackend {
     static constexpr Space kSpace = Space::host;
 
     explicit CpuBackend(const LinearOperator<T>& a)
-        : base_(a), workspace_(a.make_workspace(nullptr)), one_(std::make_unique<Coefficient<T>>()) {
+        : base_(a), workspace_(a.make_workspace(nullptr)), one_(std::make_unique<Coefficient<T>>()), zero_(std::make_unique<Coefficient<T>>()) {
         set(*one_, 1.0);
     }
 
@@ -50,11 +53,20 @@ class CpuBackend {
       private:
         CpuBackend& backend_;
     };
+    // K; kept by the caller.
+    void set_preconditioner(const LinearOperator<T>& k) {
+        preconditioner_ = &k;
+        preconditioner_workspace_ = k.make_workspace(nullptr);
+    }
+    bool preconditioned() const { return preconditioner_ != nullptr; }
     std::int64_t rows() const { return current().rows(); }
     std::int64_t cols() const { return base_.cols(); }
     Scalar<T> one() const { return one_.get(); }
     std::unique_ptr<LinearOperator<T>> scaled_identity(std::int64_t n, double lambda) const {
         return make_cpu_scaled_identity<T>(n, lambda);
+    }
+    std::unique_ptr<LinearOperator<T>> diagonal(std::span<const double> values) const {
+        return make_cpu_operator<T>(std::make_shared<const CsrMatrix>(diagonal_matrix(values)));
     }
 
     // --- vectors, kept between solves; the content of one that must grow is lost ---
@@ -72,6 +84,9 @@ class CpuBackend {
 #pragma omp parallel for schedule(static) if (cpu::VectorChunks(n).count > 1)
         for (std::int64_t i = 0; i < n; ++i) dst[i] = scale(static_cast<double>(src[i]));
     }
+    // As they are, from and to host memory.
+    void get_vector(T* dst, const T* src, std::int64_t n) const { std::copy(src, src + n, dst); }
+    void put_vector(T* dst, const T* src, std::int64_t n) { std::copy(src, src + n, dst); }
 
     // --- steps of a method; r lies in host memory ---
     template <class R>
@@ -83,6 +98,14 @@ class CpuBackend {
     void adjoint(const R* r, Scalar<T> a, const T* x, Scalar<T> b, T* y, std::size_t slot) {
         if (r->progress.stopped()) return;
         current().apply_adjoint(a, x, b, y, current_workspace(), begin_slot(slot, current().max_partials()));
+    }
+    // v <- K t, t <- K^T p; partial sums of ||t||^2.
+    template <class R>
+    void precondition(const R* r, const T* p, T* t, T* v, std::size_t slot) {
+        if (r->progress.stopped()) return;
+        const LinearOperator<T>& k = *preconditioner_;
+        k.apply_adjoint(one_.get(), p, zero_.get(), t, *preconditioner_workspace_, begin_slot(slot, k.max_partials()));
+        k.apply(one_.get(), t, zero_.get(), v, *preconditioner_workspace_, nullptr);
     }
     // y <- a A x + b y, outside of a recurrence.
     void product(double a, const T* x, double b, T* y) {
@@ -122,8 +145,10 @@ class CpuBackend {
     // ||p||, at once.
     double norm_now(std::int64_t n, const T* p) {
         norm(n, p, 0);
-        return std::sqrt(sum(0));
+        return root_of_sum(0);
     }
+    // The root of what an elementwise step left in a slot, at once.
+    double root_of_sum(std::size_t slot) const { return std::sqrt(sum(slot)); }
     // max |p_i|, infinite or NaN where an element is.
     double max_abs_now(std::int64_t n, const T* p) {
         double largest = 0;
@@ -153,17 +178,21 @@ class CpuBackend {
         std::memcpy(state_.data(), &state, sizeof(R));
         return reinterpret_cast<R*>(state_.data());
     }
+    template <class R>
+    R get_state(const R* r) const {
+        return *r;
+    }
 
     // Starts and iterates until the recurrence has finished. poll(progress, ring) is called after every iteration and returns a
     // status to stop with, or kGoOn.
     template <class Method, class Poll>
-    Progress run(const typename Method::Vectors& w, typename Method::Recurrence* r, const T* center, Poll&& poll) {
-        Method::start(*this, w, r, center);
+    Progress run(const typename Method::Vectors& w, typename Method::Recurrence* r, const Anchors<T>& anchors, Entry entry, Poll&& poll) {
+        if (entry == Entry::start) Method::start(*this, w, r, anchors);
         for (;;) {
             const int code = poll(r->progress, ring());
             if (code != kGoOn) r->finish(Method::Recurrence::host_stop, nullptr, code);
             if (r->progress.finished) return r->progress;
-            Method::iterate(*this, w, r, center);
+            Method::iterate(*this, w, r, anchors);
         }
     }
 
@@ -201,6 +230,9 @@ class CpuBackend {
     const LinearOperator<T>* stack_ = nullptr;
     std::unique_ptr<Workspace> stack_workspace_;
     std::unique_ptr<Coefficient<T>> one_;
+    std::unique_ptr<Coefficient<T>> zero_;
+    const LinearOperator<T>* preconditioner_ = nullptr;
+    std::unique_ptr<Workspace> preconditioner_workspace_;
     std::vector<HostBuffer<T>> row_vectors_;
     std::vector<HostBuffer<T>> col_vectors_;
     HostBuffer<double> partials_[kSlots];

@@ -1,7 +1,9 @@
 #include <omp.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cmath>
+#include <limits>
 
 #include "operator/matrix_operator.hpp"
 #include "solver/cpu/cpu_backend.hpp"
@@ -26,6 +28,35 @@ class ThreadScope {
     int previous_;
 };
 
+// x0 + d, d the solution of the sketched problem: where a sketch-preconditioned run begins. Empty where it is not finite.
+std::vector<double> sketch_solution(const EngineMatrix& m, std::span<const double> b, std::span<const double> x0, const SolveOptions& options,
+                                    double sketch_damp) {
+    const auto n = static_cast<std::size_t>(m.original->cols());
+    const auto scale = [&m](std::size_t j) { return m.column_scale.empty() ? 1.0 : m.column_scale[j]; };
+    const auto x0_at = [&x0](std::size_t j) { return x0.empty() ? 0.0 : x0[j]; };
+    // The residual of x0 in units in which b is near 1, and z = D^-1 x in those in which A is.
+    const int f = binary_exponent(std::max(max_abs(b.data(), static_cast<std::int64_t>(b.size())), std::numeric_limits<double>::min()));
+    std::vector<double> r(b.begin(), b.end());
+    std::vector<double> z(n);
+    for (double& ri : r) ri = PowerOfTwo(-f)(ri);
+    for (std::size_t j = 0; j < n; ++j) z[j] = PowerOfTwo(-m.exponent - f)(x0_at(j) / scale(j));
+    HostAudit(*m.working, m.below.get()).subtract_product(1.0, z.data(), r.data());
+    if (sketch_damp > 0) {
+        const bool around_x0 = options.damp_center == DampCenter::x0;
+        for (std::size_t j = 0; j < n; ++j) {
+            const double center = options.damp_center == DampCenter::given ? options.center[j] : around_x0 ? x0_at(j) : 0.0;
+            r.push_back(PowerOfTwo(-f)(options.damp * (center - x0_at(j))));
+        }
+    }
+    std::vector<double> x = m.sketch->solve(r);
+    const PowerOfTwo back(f + m.exponent - m.sketch->exponent());
+    for (std::size_t j = 0; j < n; ++j) {
+        x[j] = x0_at(j) + scale(j) * back(x[j]);
+        if (!std::isfinite(x[j])) return {};
+    }
+    return x;
+}
+
 template <class T>
 class CpuEngine final : public Engine {
   public:
@@ -41,8 +72,18 @@ class CpuEngine final : public Engine {
         constexpr bool kNarrow = sizeof(T) < sizeof(double);
         operator_options.exponent = kNarrow ? -binary_exponent(a.max_abs) : 0;
         operator_ = make_cpu_operator<T>(a.working, operator_options);
-        backend_ = std::make_unique<CpuBackend<T>>(*operator_);
-        if (kNarrow) audit_ = std::make_unique<HostAudit>(*a.working);
+        if (a.below) {
+            set(one_, 1.0);
+            below_ = make_cpu_operator<T>(a.below, operator_options);
+            stack_ = std::make_unique<StackedOperator<T>>(*operator_, *below_, &one_);
+        }
+        backend_ = std::make_unique<CpuBackend<T>>(stack_ ? *stack_ : static_cast<const LinearOperator<T>&>(*operator_));
+        if (a.preconditioner) {
+            k_ = make_cpu_operator<T>(std::shared_ptr<const CsrMatrix>(a.preconditioner, &a.preconditioner->k));
+        }
+        if (a.sketch) k_ = a.sketch->template inverse<T>();
+        if (k_) backend_->set_preconditioner(*k_);
+        if (kNarrow) audit_ = std::make_unique<HostAudit>(*a.working, a.below.get());
         info_.device = DeviceKind::cpu;
         info_.device_name = "CPU";
         info_.plan = operator_->plan();
@@ -51,11 +92,17 @@ class CpuEngine final : public Engine {
     }
 
     SolveResult solve(std::span<const double> b, std::span<double> x, const SolveOptions& options, bool use_x0,
-                      Observer* observer) override {
+                      Observer* observer, const Resumption& resumption) override {
         const ThreadScope threads(options_.threads);
-        const DriveProblem problem = drive_problem(a_, b, x, use_x0, audit_.get());
+        DriveProblem problem = drive_problem(a_, b, x, use_x0, audit_.get(), resumption);
+        std::vector<double> guess;
+        if (a_.sketch) {
+            guess = sketch_solution(a_, b, use_x0 ? std::span<const double>(x) : std::span<const double>(), options, options_.preconditioner_damp);
+            problem.guess = guess;
+        }
         return drive(*backend_, problem, options, resolved_conlim(options, options_.precision), observer);
     }
+    const EngineMatrix& engine_matrix() const override { return a_; }
     const CsrMatrix& matrix() const override { return *a_.original; }
     const PreparedInfo& info() const override { return info_; }
     MemoryUse memory() const override { return {}; }
@@ -64,6 +111,10 @@ class CpuEngine final : public Engine {
     EngineMatrix a_;
     PrepareOptions options_;
     std::unique_ptr<MatrixOperator<T>> operator_;
+    std::unique_ptr<MatrixOperator<T>> below_;  // rows that regularise
+    std::unique_ptr<LinearOperator<T>> k_;      // of the preconditioner
+    Coefficient<T> one_;
+    std::unique_ptr<LinearOperator<T>> stack_;  // of both
     std::unique_ptr<CpuBackend<T>> backend_;
     std::unique_ptr<HostAudit> audit_;
     PreparedInfo info_;
@@ -81,7 +132,7 @@ std::unique_ptr<Engine> make_cpu_engine(const EngineMatrix& a, const PrepareOpti
 template <class T>
 SolveResult solve(const LinearOperator<T>& a, std::span<const T> b, std::span<T> x, const SolveOptions& options, bool use_x0,
                   Observer* observer) {
-    check_options(options);
+    const SolveOptions resolved = resolved_options(options, a.rows(), a.cols(), nullptr);
     if (a.space() != Space::host) throw InputError("solve: this operator works on the GPU; its vectors must lie there too");
     if (static_cast<std::int64_t>(b.size()) != a.rows() || static_cast<std::int64_t>(x.size()) != a.cols()) {
         throw InputError(fmt::format("solve: b has {} entries and x {}, A is {} x {}", b.size(), x.size(), a.rows(), a.cols()));
@@ -93,12 +144,13 @@ SolveResult solve(const LinearOperator<T>& a, std::span<const T> b, std::span<T>
     CpuBackend<T> backend(a);
     DriveProblem problem;
     problem.b = b_wide;
+    problem.data_rows = a.rows();
     problem.x = x_wide;
     problem.use_x0 = use_x0;
     const Precision precision = sizeof(T) == sizeof(double) ? Precision::fp64 : Precision::fp32;
     const auto hand_over = [&] { std::transform(x_wide.begin(), x_wide.end(), x.begin(), [](double v) { return static_cast<T>(v); }); };
     try {
-        const SolveResult result = detail::drive(backend, problem, options, resolved_conlim(options, precision), observer);
+        const SolveResult result = detail::drive(backend, problem, resolved, resolved_conlim(resolved, precision), observer);
         hand_over();
         return result;
     } catch (...) {

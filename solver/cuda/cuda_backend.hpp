@@ -18,6 +18,7 @@
 #include "solver/cuda/recurrence_kernels.hpp"
 #include "solver/power_of_two.hpp"
 #include "solver/recurrence.hpp"
+#include "solver/transform.hpp"
 #include "solver/vector_steps.hpp"
 
 namespace lsmr {
@@ -63,6 +64,7 @@ class CudaBackend {
     CudaBackend(const LinearOperator<T>& a, CudaContext& context)
         : base_(a), context_(context), workspace_(a.make_workspace(&context)), uploader_(context), constants_(context, kConstants) {
         set_constant(kOne, 1.0);
+        set_constant(kZero, 0.0);
         for (cudaEvent_t& event : events_) LSMR_CHECK(cudaEventCreateWithFlags(&event, cudaEventDisableTiming));
     }
     ~CudaBackend() {
@@ -92,11 +94,20 @@ class CudaBackend {
       private:
         CudaBackend& backend_;
     };
+    // K; kept by the caller.
+    void set_preconditioner(const LinearOperator<T>& k) {
+        preconditioner_ = &k;
+        preconditioner_workspace_ = k.make_workspace(&context_);
+    }
+    bool preconditioned() const { return preconditioner_ != nullptr; }
     std::int64_t rows() const { return current().rows(); }
     std::int64_t cols() const { return base_.cols(); }
     Scalar<T> one() const { return constant(kOne); }
     std::unique_ptr<LinearOperator<T>> scaled_identity(std::int64_t n, double lambda) const {
         return make_cuda_scaled_identity<T>(n, lambda);
+    }
+    std::unique_ptr<LinearOperator<T>> diagonal(std::span<const double> values) const {
+        return make_cuda_operator<T>(diagonal_matrix(values), context_);
     }
 
     // --- vectors, kept between solves; the content of one that must grow is lost ---
@@ -121,6 +132,9 @@ class CudaBackend {
             for (std::int64_t i = 0; i < count; ++i) dst[begin + i] = scale(static_cast<double>(staging_[i]));
         }
     }
+    // As they are, from and to host memory. Both wait.
+    void get_vector(T* dst, const T* src, std::int64_t n) const { copy(dst, src, n, cudaMemcpyDeviceToHost); }
+    void put_vector(T* dst, const T* src, std::int64_t n) const { copy(dst, src, n, cudaMemcpyHostToDevice); }
 
     // --- steps of a method; r lies in device memory and is not read here ---
     template <class R>
@@ -130,6 +144,13 @@ class CudaBackend {
     template <class R>
     void adjoint(const R*, Scalar<T> a, const T* x, Scalar<T> b, T* y, std::size_t slot) {
         current().apply_adjoint(a, x, b, y, current_workspace(), begin_slot(slot, current().max_partials()));
+    }
+    // v <- K t, t <- K^T p; partial sums of ||t||^2.
+    template <class R>
+    void precondition(const R*, const T* p, T* t, T* v, std::size_t slot) {
+        const LinearOperator<T>& k = *preconditioner_;
+        k.apply_adjoint(constant(kOne), p, constant(kZero), t, *preconditioner_workspace_, begin_slot(slot, k.max_partials()));
+        k.apply(constant(kOne), t, constant(kZero), v, *preconditioner_workspace_, nullptr);
     }
     // y <- a A x + b y, outside of a recurrence.
     void product(double a, const T* x, double b, T* y) {
@@ -156,7 +177,11 @@ class CudaBackend {
     // Waits.
     double norm_now(std::int64_t n, const T* p) {
         norm(n, p, 0);
-        const NormPartials& list = lists_[0];
+        return root_of_sum(0);
+    }
+    // The root of what an elementwise step left in a slot. Waits.
+    double root_of_sum(std::size_t slot) {
+        const NormPartials& list = lists_[slot];
         std::vector<double> sums(static_cast<std::size_t>(list.count));
         LSMR_CHECK(cudaMemcpyAsync(sums.data(), list.sums, sums.size() * sizeof(double), cudaMemcpyDeviceToHost, stream()));
         context_.synchronize();
@@ -197,11 +222,19 @@ class CudaBackend {
         LSMR_CHECK(cudaMemcpyAsync(state_.data(), &state, sizeof(R), cudaMemcpyHostToDevice, stream()));
         return reinterpret_cast<R*>(state_.data());
     }
+    // Waits.
+    template <class R>
+    R get_state(const R* r) const {
+        R state;
+        LSMR_CHECK(cudaMemcpyAsync(&state, r, sizeof(R), cudaMemcpyDeviceToHost, stream()));
+        context_.synchronize();
+        return state;
+    }
 
     // Starts and iterates until the recurrence has finished. poll(progress, ring) is called once a batch, a batch behind the device, and
     // returns a status to stop with, or kGoOn. Iterations that were queued beyond the end leave x as it is.
     template <class Method, class Poll>
-    Progress run(const typename Method::Vectors& w, typename Method::Recurrence* r, const T* center, Poll&& poll) {
+    Progress run(const typename Method::Vectors& w, typename Method::Recurrence* r, const Anchors<T>& anchors, Entry entry, Poll&& poll) {
         using Clock = std::chrono::steady_clock;
         if (progress_.size() == 0) progress_ = PinnedBuffer<Progress>(2);
         const RecordRing host_ring{ring_.data(), kRing};
@@ -209,7 +242,7 @@ class CudaBackend {
             LSMR_CHECK(cudaMemcpyAsync(progress_.data() + slot, &r->progress, sizeof(Progress), cudaMemcpyDeviceToHost, stream()));
             LSMR_CHECK(cudaEventRecord(events_[slot], stream()));
         };
-        Method::start(*this, w, r, center);
+        if (entry == Entry::start) Method::start(*this, w, r, anchors);
         queue_progress(0);
         std::int64_t batch = 1;
         IterationGraph graph;
@@ -218,11 +251,11 @@ class CudaBackend {
             // allocated while recording.
             if (batch >= kGraphIterations && current().capturable()) {
                 if (!graph) graph.record(stream(), [&] {
-                    for (std::int64_t i = 0; i < kGraphIterations; ++i) Method::iterate(*this, w, r, center);
+                    for (std::int64_t i = 0; i < kGraphIterations; ++i) Method::iterate(*this, w, r, anchors);
                 });
                 for (std::int64_t i = 0; i < batch; i += kGraphIterations) graph.launch(stream());
             } else {
-                for (std::int64_t i = 0; i < batch; ++i) Method::iterate(*this, w, r, center);
+                for (std::int64_t i = 0; i < batch; ++i) Method::iterate(*this, w, r, anchors);
             }
             queue_progress(1 - slot);
             const auto before = Clock::now();
@@ -240,10 +273,7 @@ class CudaBackend {
             else if (waited > kLong && batch > 1) batch /= 2;
         }
         context_.synchronize();  // also before the graph goes
-        Progress last;
-        LSMR_CHECK(cudaMemcpyAsync(&last, &r->progress, sizeof(Progress), cudaMemcpyDeviceToHost, stream()));
-        context_.synchronize();
-        return last;
+        return get_state(r).progress;
     }
 
   private:
@@ -251,8 +281,12 @@ class CudaBackend {
     static constexpr std::int64_t kLongestBatch = 64;
     static constexpr std::int64_t kGraphIterations = 16;  // divides kLongestBatch, as batches double
     static constexpr std::int64_t kRing = 4 * kLongestBatch;  // records of the batch before, while the next two are written
-    enum ConstantSlot : std::int64_t { kOne, kA, kB, kConstants };
+    enum ConstantSlot : std::int64_t { kOne, kZero, kA, kB, kConstants };
 
+    void copy(T* dst, const T* src, std::int64_t n, cudaMemcpyKind kind) const {
+        if (n > 0) LSMR_CHECK(cudaMemcpyAsync(dst, src, static_cast<std::size_t>(n) * sizeof(T), kind, stream()));
+        context_.synchronize();
+    }
     CUstream_st* stream() const { return context_.stream(); }
     T* vector(std::vector<DeviceBuffer<T>>& list, std::size_t k, std::int64_t n) {
         while (list.size() <= k) list.emplace_back(context_, 0);
@@ -278,6 +312,8 @@ class CudaBackend {
     std::unique_ptr<Workspace> workspace_;
     const LinearOperator<T>* stack_ = nullptr;
     std::unique_ptr<Workspace> stack_workspace_;
+    const LinearOperator<T>* preconditioner_ = nullptr;
+    std::unique_ptr<Workspace> preconditioner_workspace_;
     cuda::Uploader uploader_;
     DeviceBuffer<Coefficient<T>> constants_;
     std::vector<DeviceBuffer<T>> row_vectors_;

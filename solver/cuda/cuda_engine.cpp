@@ -27,9 +27,20 @@ class CudaEngine final : public Engine {
         constexpr bool kNarrow = sizeof(T) < sizeof(double);
         operator_options.exponent = kNarrow ? -binary_exponent(a.max_abs) : 0;
         operator_ = make_cuda_operator<T>(*a.working, context_, operator_options);
+        if (a.below) {
+            below_ = make_cuda_operator<T>(*a.below, context_, operator_options);
+            one_ = DeviceBuffer<Coefficient<T>>(context_, 1);
+            Coefficient<T> one;
+            set(one, 1.0);
+            LSMR_CHECK(cudaMemcpyAsync(one_.data(), &one, sizeof(one), cudaMemcpyHostToDevice, context_.stream()));
+            context_.synchronize();
+            stack_ = std::make_unique<StackedOperator<T>>(*operator_, *below_, one_.data());
+        }
+        if (a.preconditioner) k_ = make_cuda_operator<T>(a.preconditioner->k, context_);
         check_vectors_fit();
-        backend_ = std::make_unique<CudaBackend<T>>(*operator_, context_);
-        if (kNarrow) audit_ = std::make_unique<HostAudit>(*a.working);
+        backend_ = std::make_unique<CudaBackend<T>>(stack_ ? *stack_ : static_cast<const LinearOperator<T>&>(*operator_), context_);
+        if (k_) backend_->set_preconditioner(*k_);
+        if (kNarrow) audit_ = std::make_unique<HostAudit>(*a.working, a.below.get());
         context_.pool().trim();  // what only the setup needed
         info_.device = DeviceKind::cuda;
         info_.device_name = context_.device_name();
@@ -42,11 +53,12 @@ class CudaEngine final : public Engine {
     }
 
     SolveResult solve(std::span<const double> b, std::span<double> x, const SolveOptions& options, bool use_x0,
-                      Observer* observer) override {
+                      Observer* observer, const Resumption& resumption) override {
         const DeviceScope scope(context_.device());
-        const DriveProblem problem = drive_problem(a_, b, x, use_x0, audit_.get());
+        const DriveProblem problem = drive_problem(a_, b, x, use_x0, audit_.get(), resumption);
         return drive(*backend_, problem, options, resolved_conlim(options, options_.precision), observer);
     }
+    const EngineMatrix& engine_matrix() const override { return a_; }
     const CsrMatrix& matrix() const override { return *a_.original; }
     const PreparedInfo& info() const override { return info_; }
     MemoryUse memory() const override {
@@ -58,10 +70,10 @@ class CudaEngine final : public Engine {
     // Known before the solve, so that it does not fail in the middle: the most vectors that a method and the audit use.
     void check_vectors_fit() {
         constexpr std::int64_t kRowVectors = 3;
-        constexpr std::int64_t kColVectors = 6;
-        const std::int64_t m = a_.original->rows();
+        const std::int64_t col_vectors = a_.preconditioner ? 10 : 8;
+        const std::int64_t m = a_.original->rows() + (a_.below ? a_.below->rows() : 0);
         const std::int64_t n = a_.original->cols();
-        const std::int64_t needed = (kRowVectors * m + kColVectors * n) * static_cast<std::int64_t>(sizeof(T));
+        const std::int64_t needed = (kRowVectors * m + col_vectors * n) * static_cast<std::int64_t>(sizeof(T));
         const std::int64_t free_bytes = context_.free_bytes();
         if (needed > free_bytes) {
             throw OutOfMemory(needed, context_.pool().live_bytes(), free_bytes, "the vectors of a solve need that much beside the matrix");
@@ -72,6 +84,10 @@ class CudaEngine final : public Engine {
     PrepareOptions options_;
     CudaContext context_;
     std::unique_ptr<MatrixOperator<T>> operator_;
+    std::unique_ptr<MatrixOperator<T>> below_;  // rows that regularise
+    std::unique_ptr<MatrixOperator<T>> k_;      // of the preconditioner
+    DeviceBuffer<Coefficient<T>> one_{context_, 0};
+    std::unique_ptr<LinearOperator<T>> stack_;  // of both
     std::unique_ptr<CudaBackend<T>> backend_;
     std::unique_ptr<HostAudit> audit_;
     PreparedInfo info_;
@@ -89,7 +105,7 @@ std::unique_ptr<Engine> make_cuda_engine(const EngineMatrix& a, const PrepareOpt
 template <class T>
 SolveResult solve(const LinearOperator<T>& a, CudaContext& context, std::span<const double> b, std::span<double> x,
                   const SolveOptions& options, bool use_x0, Observer* observer) {
-    check_options(options);
+    const SolveOptions resolved = resolved_options(options, a.rows(), a.cols(), nullptr);
     if (a.space() != Space::cuda) throw InputError("solve: this operator works in host memory");
     if (static_cast<std::int64_t>(b.size()) != a.rows() || static_cast<std::int64_t>(x.size()) != a.cols()) {
         throw InputError(fmt::format("solve: b has {} entries and x {}, A is {} x {}", b.size(), x.size(), a.rows(), a.cols()));
@@ -100,10 +116,11 @@ SolveResult solve(const LinearOperator<T>& a, CudaContext& context, std::span<co
     CudaBackend<T> backend(a, context);
     DriveProblem problem;
     problem.b = b;
+    problem.data_rows = a.rows();
     problem.x = x;
     problem.use_x0 = use_x0;
     const Precision precision = sizeof(T) == sizeof(double) ? Precision::fp64 : Precision::fp32;
-    return detail::drive(backend, problem, options, resolved_conlim(options, precision), observer);
+    return detail::drive(backend, problem, resolved, resolved_conlim(resolved, precision), observer);
 }
 template SolveResult solve(const LinearOperator<double>&, CudaContext&, std::span<const double>, std::span<double>, const SolveOptions&, bool,
                            Observer*);

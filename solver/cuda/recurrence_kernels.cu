@@ -1,9 +1,11 @@
 #include "memory/cuda_check.hpp"
 #include "operator/cuda/block_sum.cuh"
 #include "operator/cuda/vector_kernels.hpp"
+#include "solver/cg.hpp"
 #include "solver/cgls.hpp"
 #include "solver/cuda/recurrence_kernels.hpp"
 #include "solver/lsmr.hpp"
+#include "solver/lsqr.hpp"
 #include "solver/vector_steps.hpp"
 
 namespace lsmr::cuda {
@@ -53,13 +55,21 @@ void launch_finish(R* r, int stage, const PartialLists& lists, int code, cudaStr
 
 #define LSMR_INSTANTIATE(T)                                                                                                    \
     template void launch_elementwise(std::int64_t, const LsmrStep<T>&, const SumTargets&, cudaStream_t);                      \
+    template void launch_elementwise(std::int64_t, const LsqrStep<T>&, const SumTargets&, cudaStream_t);                      \
     template void launch_elementwise(std::int64_t, const CglsUpdateX<T>&, const SumTargets&, cudaStream_t);                   \
     template void launch_elementwise(std::int64_t, const CglsUpdateR<T>&, const SumTargets&, cudaStream_t);                   \
     template void launch_elementwise(std::int64_t, const CglsDirection<T>&, const SumTargets&, cudaStream_t);                 \
+    template void launch_elementwise(std::int64_t, const CgDirection<T>&, const SumTargets&, cudaStream_t);                   \
+    template void launch_elementwise(std::int64_t, const CgUpdate<T>&, const SumTargets&, cudaStream_t);                      \
+    template void launch_elementwise(std::int64_t, const InnerProduct<T>&, const SumTargets&, cudaStream_t);                  \
+    template void launch_elementwise(std::int64_t, const Reach<T>&, const SumTargets&, cudaStream_t);                         \
     template void launch_elementwise(std::int64_t, const SquaredNorm<T>&, const SumTargets&, cudaStream_t);                   \
+    template void launch_elementwise(std::int64_t, const DividedNorm<T>&, const SumTargets&, cudaStream_t);                   \
     template void launch_elementwise(std::int64_t, const FromCenter<T>&, const SumTargets&, cudaStream_t);                    \
     template void launch_finish(LsmrRecurrence<T>*, int, const PartialLists&, int, cudaStream_t);                             \
-    template void launch_finish(CglsRecurrence<T>*, int, const PartialLists&, int, cudaStream_t);
+    template void launch_finish(LsqrRecurrence<T>*, int, const PartialLists&, int, cudaStream_t);                             \
+    template void launch_finish(CglsRecurrence<T>*, int, const PartialLists&, int, cudaStream_t);                             \
+    template void launch_finish(CgRecurrence<T>*, int, const PartialLists&, int, cudaStream_t);
 LSMR_INSTANTIATE(double)
 LSMR_INSTANTIATE(float)
 #undef LSMR_INSTANTIATE

@@ -21,7 +21,8 @@ struct SumTargets {
     double* sums[kMaxSlots] = {};
 };
 
-// f(i, coefficients, sums) for i < n. F: the steps of solver/lsmr.hpp, solver/cgls.hpp, solver/vector_steps.hpp.
+// f(i, coefficients, sums) for i < n. F: the steps of the methods (solver/lsmr.hpp and its like) and of
+// solver/vector_steps.hpp.
 template <class F>
 void launch_elementwise(std::int64_t n, const F& f, const SumTargets& targets, cudaStream_t stream);
 

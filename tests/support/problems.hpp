@@ -281,7 +281,8 @@ inline std::string word(Status status) {
     return status_name(status);
 }
 
-inline constexpr Method kMethods[] = {Method::lsmr, Method::cgls};
+// The methods for least squares; CG has tests of its own (cg_suite.hpp).
+inline constexpr Method kMethods[] = {Method::lsmr, Method::lsqr, Method::cgls};
 inline constexpr Precision kPrecisions[] = {Precision::fp64, Precision::fp32};
 
 // Keeps every record; may stop, after an iteration.

@@ -1,0 +1,214 @@
+// Golub-Kahan lower bidiagonalisation, beta_{k+1} u_{k+1} = A v_k - alpha_k u_k, alpha_{k+1} v_{k+1} = A^T u_{k+1} - beta_{k+1} v_k, and
+// the two QR factorisations on it that LSMR and LSQR read: of B_k (damped), and of its factor's transpose, which estimates cond(A).
+//
+// G. H. Golub, W. Kahan, "Calculating the singular values and pseudo-inverse of a matrix", SIAM J. Numer. Anal. 2 (1965),
+// DOI 10.1137/0702016; the letters are those of Fong and Saunders, DOI 10.1137/10079687X.
+//
+// Deferred normalisation: the vectors hold u-hat = beta u and v-hat = alpha v; their norms ride along as scalars, so no pass
+// scales a vector. The update of iteration k needs v-hat and scalars only and runs beside the forward product of iteration k + 1.
+// With a preconditioner M = (K K^T)^-1 this is the bidiagonalisation of A K, in the unknowns of A: p-hat takes the place of v-hat in the
+// product with A^T, v-hat <- K K^T p-hat, and alpha = ||K^T p-hat||. ||A^T r|| is then ||K^T A^T r||.
+// sigma, a power of two, folds the scaling of A into the coefficients.
+#pragma once
+
+#include <cmath>
+#include <limits>
+
+#include "solver/recurrence.hpp"
+
+namespace lsmr {
+
+template <class T>
+struct BidiagonalRecurrence {
+    // Coefficients that the products and the update read.
+    Coefficient<T> c1, c2;  // u-hat <- c1 A v-hat + c2 u-hat
+    Coefficient<T> d1, d2;  // v-hat <- d1 A^T u-hat + d2 v-hat
+    T inverse_alpha;
+    bool step_pending;      // the update of the last iteration is still to be made
+
+    // What does not change.
+    double sigma;
+    double lambda;  // scaled as A is
+    StopRules rules;
+    RecordRing ring;
+
+    Progress progress;
+    IterationRecord record;  // of the last iteration; published once its ||x|| is known
+
+    double alpha, beta;
+    double alpha_bar, rho;            // of the QR of B_k
+    double rho_bar, c_bar, s_bar;     // of the QR of its factor's transpose
+    double a_norm2;                   // for the estimate of ||A||_F
+    double max_rho_bar, min_rho_bar;  // for the estimate of cond(A)
+    StopMemory memory;
+
+    enum Stage { start_forward, start_adjoint, before_step, after_forward, after_adjoint, host_stop };
+
+    // sigma, lambda scaled; ||x0|| for the tests before the first iteration.
+    void prepare(double sigma_, double lambda_, const StopRules& rules_, const RecordRing& ring_, double x0_norm) {
+        sigma = sigma_;
+        lambda = lambda_;
+        rules = rules_;
+        ring = ring_;
+        progress.x_norm = x0_norm;
+    }
+
+    // After a stop: goes on with the same vectors under new rules. An update that is still to be made is made then.
+    void resume(const StopRules& rules_, const RecordRing& ring_) {
+        rules = rules_;
+        ring = ring_;
+        progress.code = kGoOn;
+        progress.finished = false;
+        set_products();
+    }
+
+    LSMR_HD void on_start_forward(double beta_1) {
+        progress.code = kGoOn;
+        beta = beta_1;
+        set(d1, beta > 0 && is_finite(beta) ? sigma / beta : 0.0);
+        set(d2, 0.0);
+    }
+
+    LSMR_HD void on_start_adjoint(double alpha_1) {
+        alpha = alpha_1;
+        alpha_bar = alpha;
+        rho = rho_bar = c_bar = 1;
+        s_bar = 0;
+        a_norm2 = alpha * alpha;
+        max_rho_bar = 0;  // rho_bar_0 = 1 is a dummy and stays out: the estimate must not depend on the scale of A
+        min_rho_bar = std::numeric_limits<double>::infinity();
+        step_pending = true;
+        set_products();
+
+        progress.r_norm = beta;
+        progress.ar_norm = alpha * beta;
+        progress.a_norm = rules.a_norm > 0 ? rules.a_norm : std::sqrt(a_norm2 + lambda * lambda);
+        progress.cond = progress.largest_cond = 1;
+        progress.r_start = progress.r_norm;
+        progress.ar_start = progress.ar_norm;
+        rules.take_start(progress.ar_norm);
+        if (!is_finite(beta)) return fail(Suspect::beta, 0);
+        if (!is_finite(alpha)) return fail(Suspect::alpha, 0);
+        if (beta == 0 || alpha == 0) return stop(static_cast<int>(Status::start_solves));
+        test();
+    }
+
+    LSMR_HD void on_forward(double new_beta, double x_norm) {
+        if (progress.finished) return;
+        // The update that ran beside the product belongs to the iteration before; now its ||x|| is known.
+        progress.x_norm = x_norm;
+        step_pending = false;
+        if (progress.iteration > 0) {
+            record.x_norm = x_norm;
+            ring.put(record);
+        }
+        progress.published = progress.iteration;
+        if (progress.stopped()) {
+            progress.finished = true;
+            return;
+        }
+        if (!is_finite(x_norm)) return fail(Suspect::iterate, progress.iteration);
+        beta = new_beta;
+        if (!is_finite(beta)) return fail(Suspect::beta, progress.iteration + 1);
+        // beta = 0: the residual is reached exactly; v-hat becomes 0, so alpha is 0 and the tests below pass.
+        set(d1, beta > 0 ? sigma / beta : 0.0);
+        set(d2, beta > 0 ? -beta / alpha : 0.0);
+    }
+
+    // step: of x along the direction whose sums (part_within()) are given. Where it leads beyond the trust radius it is cut, the solve ends
+    // there, and the norms of the full step are no longer those of x.
+    LSMR_HD void bound_step(T& step, const double* sums) {
+        if (!step_pending) return;
+        const double part = part_within(rules.trust_radius, static_cast<double>(step), sums);
+        if (!(part < 1)) return;
+        step = static_cast<T>(part * static_cast<double>(step));
+        progress.r_norm = progress.ar_norm = record.r_norm = record.ar_norm = std::numeric_limits<double>::quiet_NaN();
+        stop(static_cast<int>(Status::trust_bound));
+    }
+
+    LSMR_HD void on_host_stop(int code) {
+        if (!progress.stopped()) stop(code);
+    }
+
+  protected:
+    // One more column of both factorisations, with alpha_{k+1} as the last adjoint product gave it.
+    struct Factors {
+        Rotation hat;      // of alpha_bar and lambda
+        Rotation q;        // of the damped alpha_bar and beta_{k+1}: rho and theta_{k+1}
+        Rotation q_bar;    // of rho_temp and theta_{k+1}: rho_bar
+        double theta;      // theta_{k+1}
+        double theta_bar;
+        double rho_temp;
+        double rho_old, rho_bar_old;
+    };
+    LSMR_HD Factors factor() {
+        Factors f;
+        f.hat = lambda > 0 ? rotate(alpha_bar, lambda) : Rotation{1.0, 0.0, alpha_bar};
+        f.rho_old = rho;
+        f.q = rotate(f.hat.r, beta);
+        rho = f.q.r;
+        f.theta = f.q.s * alpha;
+        alpha_bar = f.q.c * alpha;
+
+        f.rho_bar_old = rho_bar;
+        f.theta_bar = s_bar * rho;
+        f.rho_temp = c_bar * rho;
+        f.q_bar = rotate(f.rho_temp, f.theta);
+        c_bar = f.q_bar.c;
+        s_bar = f.q_bar.s;
+        rho_bar = f.q_bar.r;
+        return f;
+    }
+    // The iteration is done but for its update of x: its norms, and the tests on them.
+    LSMR_HD void complete(const Factors& f, double r_norm, double ar_norm) {
+        if (!is_finite(r_norm)) return fail(Suspect::coefficients, progress.iteration + 1);
+        step_pending = true;
+        ++progress.iteration;
+        progress.r_norm = r_norm;
+        progress.ar_norm = ar_norm;
+        // ||A||_F: the part seen so far, before alpha_{k+1}.
+        a_norm2 += square(beta);
+        const double k = static_cast<double>(progress.iteration);
+        progress.a_norm = rules.a_norm > 0 ? rules.a_norm : std::sqrt(a_norm2 + k * square(lambda));
+        a_norm2 += square(alpha);
+        // cond(A):
+        if (progress.iteration > 1) {
+            max_rho_bar = f.rho_bar_old > max_rho_bar ? f.rho_bar_old : max_rho_bar;
+            min_rho_bar = f.rho_bar_old < min_rho_bar ? f.rho_bar_old : min_rho_bar;
+        }
+        progress.cond = (f.rho_temp > max_rho_bar ? f.rho_temp : max_rho_bar) / (f.rho_temp < min_rho_bar ? f.rho_temp : min_rho_bar);
+        if (progress.cond > progress.largest_cond) progress.largest_cond = progress.cond;
+
+        record = {progress.iteration, progress.r_norm, progress.ar_norm, progress.a_norm, progress.cond, 0, 0, 0, 0};
+        test();
+    }
+    // ||x|| is that of the iteration before: this one's update has not been made yet. It changes no status that was seen.
+    LSMR_HD void test() {
+        const int code = stop_code(rules, {progress.iteration, progress.r_norm, progress.ar_norm, progress.a_norm, progress.cond, progress.x_norm}, memory);
+        if (code != kGoOn) stop(code);
+    }
+    // Coefficients of the next forward product, and of the update.
+    LSMR_HD void set_products() {
+        const double inverse = alpha > 0 && is_finite(alpha) ? 1.0 / alpha : 0.0;
+        inverse_alpha = static_cast<T>(inverse);
+        set(c1, sigma * inverse);
+        set(c2, beta > 0 ? -alpha / beta : 0.0);
+    }
+    LSMR_HD void stop(int code) {
+        progress.code = code;
+        // Products that are still queued leave u-hat and v-hat as they are.
+        set(c1, 0.0);
+        set(c2, 1.0);
+        set(d1, 0.0);
+        set(d2, 1.0);
+    }
+    // A value that is not finite: x stays that of the last iteration that was completed.
+    LSMR_HD void fail(Suspect suspect, std::int64_t iteration) {
+        progress.suspect = suspect;
+        progress.suspect_iteration = iteration;
+        step_pending = false;
+        stop(static_cast<int>(Status::non_finite));
+    }
+};
+
+}  // namespace lsmr

@@ -1,0 +1,261 @@
+// lsmr_solve as a user meets it: methods, stops, weights and regularisation, preconditioners, states.
+#include "cli_support.hpp"
+
+using namespace cli;
+
+TEST_CASE("cli: the method, and why auto took it") {
+    const Folder folder;
+    // Symmetric, diagonally dominant: (4 1; 1 3) x = (5, 4).
+    const std::string spd = folder.write(
+        "S.mtx", "%%MatrixMarket matrix coordinate real symmetric\n2 2 3\n1 1 4\n2 1 1\n2 2 3\n");
+    const std::string b = folder.write("b.mtx", "%%MatrixMarket matrix array real general\n2 1\n5\n4\n");
+    const Run chosen = run({spd, b, "--method", "auto", "-v", "--btol", "1e-12", "--json", "-"});
+    const json report = json::parse(chosen.out);
+    CHECK(chosen.code == 0);
+    CHECK(chosen.says("method  cg: A is symmetric"));
+    CHECK(report["method"] == "cg");
+    CHECK(report["options"]["method"] == "cg");
+    CHECK(report["method_reason"].get<std::string>().starts_with("A is symmetric"));
+    CHECK(report["status"]["name"] == "compatible");
+    CHECK(report["norms"]["ar_estimated"].is_null());
+    CHECK(report["norms"]["ar"].is_number());
+    CHECK(report["norms"]["x"].get<double>() == doctest::Approx(std::sqrt(2.0)));
+    CHECK_FALSE(chosen.says("nan"));
+    const Run asked = run({spd, b, "--method", "lsqr", "-v", "--json", "-"});
+    CHECK(json::parse(asked.out)["method"] == "lsqr");
+    CHECK(json::parse(asked.out)["method_reason"].is_null());
+    CHECK_FALSE(asked.says("method  "));
+    // What CG cannot solve is said before the solve, or in it.
+    const std::string skew =
+        folder.write("G.mtx", "%%MatrixMarket matrix coordinate real general\n2 2 3\n1 1 4\n2 1 1\n2 2 3\n");
+    const Run refused = run({skew, b, "--method", "cg"});
+    CHECK(refused.code == 64);
+    CHECK(refused.says("entry (2, 1) is 1, entry (1, 2) is 0"));
+    const std::string indefinite =
+        folder.write("I.mtx", "%%MatrixMarket matrix coordinate real general\n2 2 2\n1 1 -4\n2 2 3\n");
+    const Run broken = run({indefinite, b, "--method", "cg", "--json", "-"});
+    CHECK(broken.code == 3);
+    CHECK(json::parse(broken.out)["status"]["name"] == "breakdown");
+    CHECK(broken.says("not positive definite"));
+    CHECK(broken.says("--method lsqr or lsmr"));
+}
+
+TEST_CASE("cli: a centre for each column of b") {
+    const Folder folder;
+    const std::string a = folder.write("A.mtx", kSmallA);
+    const std::string b = folder.write("b2.mtx", array_text(3, 2, {1, 2, 3, -3, 0, 4}));
+    const std::string c = folder.write("c2.mtx", array_text(2, 2, {3, 7, -1, 5}));
+    const auto x = parse_array(run({a, b, "--damp", "2", "--damp-center", c, "--atol", "1e-14", "--btol", "1e-14", "-o", "-"}).out).values;
+    REQUIRE(x.size() == 4);
+    const std::vector<std::vector<double>> bs{{1, 2, 3}, {-3, 0, 4}}, cs{{3, 7}, {-1, 5}};
+    for (std::size_t j = 0; j < 2; ++j) {
+        const std::string bj = folder.write("bj.mtx", array_text(3, 1, bs[j]));
+        const std::string cj = folder.write("cj.mtx", array_text(2, 1, cs[j]));
+        const auto alone = parse_array(run({a, bj, "--damp", "2", "--damp-center", cj, "--atol", "1e-14", "--btol", "1e-14", "-o", "-"}).out).values;
+        CHECK(std::vector<double>(x.begin() + static_cast<std::ptrdiff_t>(2 * j), x.begin() + static_cast<std::ptrdiff_t>(2 * j + 2)) == alone);
+    }
+}
+
+TEST_CASE("cli: weights, scaling and regularisation") {
+    const Folder folder;
+    const std::string a = folder.write("A.mtx", kSmallA);
+    const std::string b = folder.write("b.mtx", kSmallB);
+    const auto solve = [&](const std::vector<std::string>& more) {
+        const Run result = run(with({a, b, "-o", "-", "--atol", "1e-14", "--btol", "1e-14"}, more));
+        CAPTURE(result.err);
+        CHECK(result.code == 0);
+        return parse_array(result.out).values;
+    };
+    const auto close = [](const std::vector<double>& x, double x0, double x1) {
+        REQUIRE(x.size() == 2);
+        CHECK(x[0] == doctest::Approx(x0).epsilon(1e-9));
+        CHECK(x[1] == doctest::Approx(x1).epsilon(1e-9));
+    };
+    // A^T A = [2 1; 1 2], A^T b = (4, 5), b = (1, 2, 3). Weights (0, 1, 4): x_2 = 2, x_1 + x_2 = 3.
+    const std::string w = folder.write("w.mtx", "0\n1\n4\n");
+    close(solve({"--weights", w}), 1, 2);
+    // d = (0, 2): [2 1; 1 6] x = (4, 5).
+    const std::string d = folder.write("d.mtx", "0\n2\n");
+    close(solve({"--column-damp", d}), 19.0 / 11, 6.0 / 11);
+    close(solve({"--column-damp", d, "--scale", "cols"}), 19.0 / 11, 6.0 / 11);
+    // L = (1 -1), weight 3: [2 + 9, 1 - 9; 1 - 9, 2 + 9] x = (4, 5).
+    const std::string l = folder.write("L.mtx", "%%MatrixMarket matrix coordinate real general\n1 2 2\n1 1 1\n1 2 -1\n");
+    close(solve({"--regularise", l, "--regularise-weight", "3"}), (4 * 11 + 5 * 8) / 57.0, (5 * 11 + 4 * 8) / 57.0);
+    // Around c = (5, 0): the right side gains 9 (5, -5).
+    const std::string c = folder.write("c.mtx", "5\n0\n");
+    close(solve({"--regularise", l, "--regularise-weight", "3", "--damp-center", c}), (49 * 11 - 40 * 8) / 57.0, (-40 * 11 + 49 * 8) / 57.0);
+
+    const Run report = run({a, b, "--regularise", l, "--column-damp", d, "--weights", w, "--scale", "cols", "-v", "--json", "-"});
+    CHECK(report.code == 0);
+    const json options = json::parse(report.out)["options"];
+    CHECK(options["regularise"] == l);
+    CHECK(options["regularise_weight"] == 1.0);
+    CHECK(options["column_damp"] == d);
+    CHECK(options["weights"] == w);
+    CHECK(options["scale"] == "cols");
+    CHECK(report.says("L       " + l + ": 1 x 2, 2 entries, weight 1"));
+    CHECK(report.says("columns scaled by powers of two"));
+    CHECK(report.says("||r|| damped"));
+    CHECK(report.says("scale cols"));
+    CHECK(run({a, b, "--scale", "both"}).says("another x is the least-squares solution"));
+
+    const Run wrong = run({a, b, "--weights", d});
+    CHECK(wrong.code == 65);
+    CHECK(wrong.says("the weights are 2 x 1, A is 3 x 2: one for each row is needed"));
+    const Run negative = run({a, b, "--column-damp", folder.write("n.mtx", "1\n-1\n")});
+    CHECK(negative.code == 65);
+    CHECK(negative.says("entry 2 is -1"));
+    const Run shape = run({a, b, "--regularise", folder.write("L3.mtx", "%%MatrixMarket matrix coordinate real general\n1 3 1\n1 3 1\n")});
+    CHECK(shape.code == 65);
+    CHECK(shape.says("L is 1 x 3, A is 3 x 2: both need as many columns"));
+    const std::string wide = folder.write("W.mtx", "%%MatrixMarket matrix coordinate real general\n1 2 2\n1 1 3\n1 2 4\n");
+    const Run least = run({wide, "--rhs", "ones", "--json", "-"});
+    CHECK(least.says("of all solutions, x is the one of least ||x||"));
+    CHECK(json::parse(least.out)["notes"].size() == 1);
+}
+
+// Killed at any moment, without a word; gone on with until it is done: x to the bit, and the state file is never half.
+TEST_CASE("cli: a solve that is killed again and again ends with the same x") {
+    const Folder folder;
+    const std::string a = folder.write("A.mtx", long_chain(3000));
+    const std::vector<std::string> solve = {a,          "--rhs", "random:1", "--atol",     "0",     "--btol",         "0",
+                                            "--conlim", "0",     "--damp",   "1e-6",       "--x0",  folder / "x0",    "--stall-window",
+                                            "0",        "-q",    "--method", "lsmr",       "--max-iter", "12000"};
+    std::vector<double> x0(3000);
+    for (std::size_t j = 0; j < x0.size(); ++j) x0[j] = static_cast<double>(j % 17) - 8;
+    folder.write("x0", array_text(3000, 1, x0));
+    CHECK(run(with(solve, {"-o", folder / "whole"})).code == 2);
+    const std::vector<double> whole = parse_array(read_file(folder / "whole")).values;
+
+    std::mt19937 random(7);
+    int kills = 0;
+    int states = 0;
+    Run last;
+    for (int round = 0; round < 200; ++round) {
+        std::vector<std::string> args = with(solve, {"-o", folder / "x", "--json", folder / "j", "--save-state", folder / "s", "--checkpoint-every", "0.005"});
+        if (fs::exists(folder / "s")) {
+            args = with(args, {"--resume", folder / "s"});
+            ++states;
+        }
+        Process process(args);
+        if (kills < 12) {
+            // The first states are waited for; then any moment.
+            if (states == 0) REQUIRE(wait_until([&] { return fs::exists(folder / "s"); }));
+            std::this_thread::sleep_for(std::chrono::milliseconds(random() % 60));
+            process.send(SIGKILL);
+        }
+        last = process.wait();
+        if (last.code != 128 + SIGKILL) break;
+        ++kills;
+    }
+    CAPTURE(last.err);
+    CHECK(last.code == 2);  // the iteration limit
+    CHECK(kills >= 3);
+    CHECK(parse_array(read_file(folder / "x")).values == whole);
+    const json report = json::parse(read_file(folder / "j"));
+    CHECK(report["iterations"] == 12000);
+    CHECK(report["state"]["resumed_after"].get<int>() > 0);
+    CHECK(report["state"]["iteration"] == 12000);
+    // No temporary file is left by the last, complete run; killed ones may leave theirs.
+    CHECK(fs::exists(folder / "s"));
+}
+
+TEST_CASE("cli: states are saved where a solve stops, and refused where they do not fit") {
+    const Folder folder;
+    const std::string a = folder.write("A.mtx", long_chain(400));
+    const std::vector<std::string> solve = {a, "--rhs", "random:1", "--atol", "1e-10", "--btol", "1e-10", "--conlim", "0"};
+    const std::string state = folder / "s";
+    const Run part = run(with(solve, {"--max-iter", "50", "--save-state", state}));
+    CHECK(part.code == 2);
+    CHECK(part.says("state           of iteration 50 in " + state + ": go on with --resume " + state));
+    const Run rest = run(with(solve, {"--max-iter", "5000", "--resume", state, "-o", folder / "x", "--history", folder / "h"}));
+    CHECK(rest.code == 0);
+    CHECK(rest.says("resumed         after iteration 50 of " + state));
+    const Run whole = run(with(solve, {"--max-iter", "5000", "-o", folder / "y"}));
+    CHECK(whole.code == 0);
+    CHECK(parse_array(read_file(folder / "x")).values == parse_array(read_file(folder / "y")).values);
+    CHECK(read_file(folder / "h").find("seconds\n51,") != std::string::npos);  // the history goes on
+
+    const auto refused = [&](const std::vector<std::string>& args, int code, const std::string& words) {
+        const Run result = run(args);
+        CAPTURE(result.err);
+        CHECK(result.code == code);
+        CHECK(result.says(words));
+    };
+    refused(with(solve, {"--resume", state, "--method", "cgls"}), 65, "the method was lsmr, now it is cgls");
+    refused({a, "--rhs", "random:2", "--atol", "1e-10", "--btol", "1e-10", "--conlim", "0", "--resume", state}, 65, "another b");
+    refused(with(solve, {"--resume", state, "--x0", folder / "y"}), 65, "another x0");
+    refused(with(solve, {"--resume", folder / "none"}), 66, "cannot be read");
+    refused(with(solve, {"--resume", a}), 65, "this is no saved state");
+    std::string bytes = read_file(state);
+    bytes[bytes.size() / 2] = static_cast<char>(bytes[bytes.size() / 2] ^ 1);
+    refused(with(solve, {"--resume", folder.write("flipped", bytes)}), 65, "damaged");
+    refused(with(solve, {"--save-state", a}), 73, a);
+    const std::string two = folder.write("b2.mtx", array_text(400, 2, std::vector<double>(800, 1.0)));
+    refused({a, two, "--save-state", state}, 64, "for one column of b; this one has 2");
+    // A state that cannot be written costs neither x nor the report.
+    const Run full = run(with(solve, {"--max-iter", "50", "--save-state", "/dev/full", "-o", folder / "z"}));
+    CHECK(full.code == 74);
+    CHECK(parse_array(read_file(folder / "z")).rows == 400);
+}
+
+TEST_CASE("cli: SIGTERM leaves a state to go on with") {
+    const Folder folder;
+    const std::string a = folder.write("A.mtx", long_chain(kChainSize));
+    Process process(with({a, "-o", folder / "x", "--save-state", folder / "s", "--history", folder / "h"}, kNeverDone));
+    REQUIRE(wait_until([&] { return read_file(folder / "h").find("\n20,") != std::string::npos; }));
+    process.send(SIGTERM);
+    const Run result = process.wait();
+    CHECK(result.code == 143);
+    CHECK(result.says("--resume"));
+    CHECK(run(with({a, "--resume", folder / "s", "--time-limit", "0.2", "-q"}, kNeverDone)).code == 2);
+}
+
+TEST_CASE("cli: preconditioners") {
+    const Folder folder;
+    // Columns 1 and 2 have the same rows and are nearly parallel; 3 stands alone.
+    const std::string a = folder.write(
+        "A.mtx", "%%MatrixMarket matrix coordinate real general\n4 3 8\n1 1 1\n2 1 2\n3 1 3\n1 2 1.001\n2 2 2\n3 2 3\n3 3 100\n4 3 7\n");
+    const auto solve = [&](const std::string& preconditioner) {
+        return run({a, "--rhs", "ones", "--atol", "1e-12", "--btol", "1e-12", "--conlim", "0", "--precondition", preconditioner, "-v", "--json", "-"});
+    };
+    const Run none = solve("none");
+    const Run sketch = solve("sketch:5");
+    CHECK(sketch.code == 0);
+    CHECK(sketch.says("R of a sketch of 12 rows, seed 5"));
+    CHECK(json::parse(sketch.out)["options"]["precondition"] == "sketch");
+    CHECK(json::parse(sketch.out)["options"]["sketch_seed"] == 5);
+    CHECK(json::parse(sketch.out)["norms"]["r"].get<double>() == doctest::Approx(json::parse(none.out)["norms"]["r"].get<double>()).epsilon(1e-9));
+    CHECK(run({folder.write("Z.mtx", "%%MatrixMarket matrix coordinate real general\n3 2 1\n1 1 1\n"), "--rhs", "ones", "--precondition", "sketch"}).says("singular to rounding"));
+    for (const std::string preconditioner : {"cols", "blocks", "blocks:2"}) {
+        const Run result = solve(preconditioner);
+        CAPTURE(preconditioner);
+        CAPTURE(result.err);
+        const json report = json::parse(result.out);
+        CHECK(result.code == 0);
+        CHECK(report["options"]["precondition"] == preconditioner);
+        CHECK(report["norms"]["r"].get<double>() == doctest::Approx(json::parse(none.out)["norms"]["r"].get<double>()).epsilon(1e-9));
+        CHECK(result.says(preconditioner == "cols" ? "3 blocks of A^T A, at most 1 columns each" : "2 blocks of A^T A, at most 2 columns each"));
+        CHECK(result.says(" preconditioned"));
+    }
+}
+
+TEST_CASE("cli: other stops") {
+    const Folder folder;
+    const std::string a = folder.write("A.mtx", kSmallA);
+    const std::string b = folder.write("b.mtx", kSmallB);
+    const Run bound = run({a, b, "--trust-radius", "0.5", "--json", "-"});
+    CHECK(bound.code == 2);
+    CHECK(bound.says("the trust radius was reached"));
+    CHECK(bound.says("raise --trust-radius"));
+    const json report = json::parse(bound.out);
+    CHECK(report["status"]["code"] == 14);
+    CHECK(report["norms"]["dx"].get<double>() == doctest::Approx(0.5));
+    CHECK(report["norms"]["start_ratio"].get<double>() > 0);
+    CHECK(report["options"]["trust_radius"] == 0.5);
+    CHECK(report["options"]["stall_window"] == 2000);
+    const json gradient = json::parse(run({a, b, "--atol", "0", "--btol", "0", "--ar-bound", "3", "--json", "-"}).out);
+    CHECK(gradient["status"]["name"] == "least_squares");
+    CHECK(gradient["norms"]["ar"].get<double>() <= 6);
+    CHECK(gradient["options"]["ar_bound"] == 3.0);
+}
