@@ -14,6 +14,7 @@
 #include "json_report.hpp"
 #include "options.hpp"
 #include "outputs.hpp"
+#include "plan_file.hpp"
 #include "problem.hpp"
 #include "progress.hpp"
 #include "report.hpp"
@@ -221,7 +222,10 @@ int solve(CommandLine& line, Console& console) {
     line.prepare.weights = problem.weights;
     line.prepare.column_damp = problem.column_damp;
     line.prepare.regulariser = problem.regulariser;
+    if (!line.plan.empty()) read_plan(read_text(line.plan), line.plan, a, line.prepare);
+    if (resume) adopt_kernels(*resume, line.prepare);
     PreparedProblem prepared = prepare(line, problem);
+    if (!line.save_plan.empty()) write_text(line.save_plan, plan_text(a, line.prepare.precision, prepared.info()));
     resolve_method(line, a, prepared);
     warnings.insert(warnings.end(), prepared.info().notes.begin(), prepared.info().notes.end());
     for (const std::string& warning : warnings) console.warning(warning);

@@ -96,6 +96,7 @@ Json options_json(const CommandLine& line) {
             {"precision", name(prepare.precision)},
             {"spmv", name(prepare.spmv)},
             {"storage", name(prepare.storage)},
+            {"narrow", name(prepare.narrow)},
             {"gpu_memory_limit_bytes",
              prepare.gpu_memory_limit_bytes > 0 ? Json(prepare.gpu_memory_limit_bytes) : Json(nullptr)},
             {"allow_fallback", prepare.allow_fallback},
@@ -118,6 +119,18 @@ Json environment_members(const Environment& environment) {
               {"driver", text_or_null(cuda.driver)},
               {"runtime", text_or_null(cuda.runtime)},
               {"devices", cuda.devices}}}};
+}
+
+// How a kernel was chosen; null on the CPU.
+Json decision_json(const ProductDecision& decision) {
+    if (!decision.choice) return nullptr;
+    Json candidates = Json::array();
+    for (const ProductDecision::Timing& candidate : decision.candidates) {
+        candidates.push_back({{"kernel", candidate.kernel},
+                              {"reason", candidate.reason},
+                              {"seconds", candidate.seconds > 0 ? Json(candidate.seconds) : Json(nullptr)}});
+    }
+    return {{"kernel", text(*decision.choice)}, {"reason", decision.reason}, {"key", text_or_null(decision.key)}, {"candidates", std::move(candidates)}};
 }
 
 Json comparison_json(const Comparison& comparison) {
@@ -166,6 +179,8 @@ std::string solve_json(const CommandLine& line, const Problem& problem, const Pr
                         {"storage_reason", prepared.plan.storage_reason},
                         {"spmv_a", prepared.plan.forward},
                         {"spmv_at", prepared.plan.adjoint},
+                        {"decision_a", decision_json(prepared.plan.forward_decision)},
+                        {"decision_at", decision_json(prepared.plan.adjoint_decision)},
                         {"deterministic", prepared.plan.deterministic},
                         {"bytes", prepared.plan.bytes},
                         {"notes", prepared.plan.notes}};

@@ -109,6 +109,22 @@ RhsSource parse_rhs(const std::string& text) {
     return rhs;
 }
 
+// A family of kernels, or one kernel for both products.
+void parse_spmv(PrepareOptions& prepare, const std::string& text) {
+    prepare.spmv = SpmvKind::automatic;
+    prepare.forward_kernel.reset();
+    prepare.adjoint_kernel.reset();
+    if (text == "cusparse") prepare.spmv = SpmvKind::cusparse;
+    else if (text == "own") prepare.spmv = SpmvKind::own;
+    else if (text != "auto") {
+        try {
+            prepare.forward_kernel = prepare.adjoint_kernel = parse_spmv_choice(text);
+        } catch (const InputError& error) {
+            throw UsageError(fmt::format("must be cusparse, own, auto or a kernel; {}", error.what()));
+        }
+    }
+}
+
 void parse_device(PrepareOptions& prepare, const std::string& text) {
     if (text.starts_with("cuda:")) {
         prepare.device = DeviceKind::cuda;
@@ -250,11 +266,18 @@ std::vector<FlagGroup> make_flag_groups() {
                   line.prepare.precision =
                       parse_choice<Precision>(value, {{"fp64", Precision::fp64}, {"fp32", Precision::fp32}});
               }},
-             {"spmv", "", "S", "products by cusparse, own or auto kernels [auto]",
+             {"spmv", "", "S", "products by cusparse, own or auto kernels, or one by its name, as stream-128x2048 [auto]",
+              [](CommandLine& line, const std::string& value) { parse_spmv(line.prepare, value); }},
+             {"narrow", "", "N", "columns and values in less bits: lossless, none, fp32-values (rounds fp64) [lossless]",
               [](CommandLine& line, const std::string& value) {
-                  line.prepare.spmv = parse_choice<SpmvKind>(
-                      value, {{"cusparse", SpmvKind::cusparse}, {"own", SpmvKind::own}, {"auto", SpmvKind::automatic}});
+                  line.prepare.narrow = parse_choice<NarrowKind>(value, {{"lossless", NarrowKind::lossless},
+                                                                        {"none", NarrowKind::none},
+                                                                        {"fp32-values", NarrowKind::fp32_values}});
               }},
+             {"plan", "", "FILE", "the kernels and the storage of a saved plan",
+              [](CommandLine& line, const std::string& value) { line.plan = parse_path(value); }},
+             {"save-plan", "", "FILE", "write the kernels and the storage that were chosen",
+              [](CommandLine& line, const std::string& value) { line.save_plan = parse_path(value); }},
              {"storage", "", "S", "dual (A and A^T), single (A) or auto [auto]",
               [](CommandLine& line, const std::string& value) {
                   line.prepare.storage = parse_choice<StorageKind>(
@@ -273,7 +296,7 @@ std::vector<FlagGroup> make_flag_groups() {
                   if (threads > 65536) throw UsageError("too large");
                   line.prepare.threads = static_cast<int>(threads);
               }},
-             {"deterministic", "", "", "only products whose bits are the same at every run",
+             {"deterministic", "", "", "kernels by rule, not by timing; the same bits at every run",
               [](CommandLine& line, const std::string&) { line.prepare.deterministic = true; }},
          }},
         {"Output",

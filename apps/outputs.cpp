@@ -36,7 +36,7 @@ bool same_file(const std::string& first, const std::string& second) {
 void check_outputs(const CommandLine& line) {
     const std::vector<std::string> inputs = input_paths(line);
     std::vector<std::string> outputs;
-    for (const std::string& path : {line.output, line.json, line.history, line.save_state}) {
+    for (const std::string& path : {line.output, line.json, line.history, line.save_state, line.save_plan}) {
         if (path.empty() || path == "-") continue;
         for (const std::string& other : outputs) {
             if (same_file(path, other)) throw UsageError(fmt::format("two outputs go to the same file: {}", path));
@@ -64,12 +64,14 @@ void write_state(const std::string& path, const Checkpoint& checkpoint) {
     file.commit();
 }
 
-Checkpoint read_state(const std::string& path) {
+std::string read_text(const std::string& path) {
     std::ifstream file(path, std::ios::binary);
     std::string bytes(std::istreambuf_iterator<char>(file), {});
     if (!file.good() && !file.eof()) throw InputError(path + ": cannot be read", InputError::Kind::unreadable);
-    return read_checkpoint(bytes, path);
+    return bytes;
 }
+
+Checkpoint read_state(const std::string& path) { return read_checkpoint(read_text(path), path); }
 
 void write_text(const std::string& path, std::string_view text) {
     const PipeEndsProcess rule(path);

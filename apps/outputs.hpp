@@ -17,6 +17,8 @@ void check_outputs(const CommandLine& line);
 // x as a Matrix Market array, with the problem and the status as comments. Throws OutputError.
 void write_x(const CommandLine& line, const Problem& problem, const Outcome& outcome);
 
+// A whole text file. Throws InputError.
+std::string read_text(const std::string& path);
 // The whole text, at once: the file appears complete or not at all. "-" is standard output.
 // The state of a solve, whole or not at all.
 void write_state(const std::string& path, const Checkpoint& checkpoint);

@@ -193,7 +193,7 @@ std::string resolve_rhs(CommandLine& line) {
 std::vector<std::string> input_paths(const CommandLine& line) {
     std::vector<std::string> paths;
     for (const std::string& path : {line.matrix, line.rhs.path, line.x0, line.center, line.weights,
-                                    line.column_damp, line.regulariser}) {
+                                    line.column_damp, line.regulariser, line.plan}) {
         if (!path.empty() && path != "-") paths.push_back(path);
     }
     return paths;

@@ -116,6 +116,15 @@ void print_setup(Console& console, const CommandLine& line, const PreparedProble
         fmt::format("plan    A x by {}, A^T y by {}, {} stored{}", info.plan.forward, info.plan.adjoint,
                     format_bytes(info.plan.bytes),
                     info.plan.deterministic ? ", the same bits at every run" : ", bits may vary between runs"));
+    for (const auto* decision : {&info.plan.forward_decision, &info.plan.adjoint_decision}) {
+        if (!decision->choice) continue;
+        console.detail(fmt::format("        {} {}: {}", decision == &info.plan.forward_decision ? "A x  " : "A^T y", text(*decision->choice), decision->reason));
+        if (!decision->key.empty()) console.detail("          of " + decision->key);
+        for (const ProductDecision::Timing& candidate : decision->candidates) {
+            console.detail(fmt::format("          {:<40} {:>10}  {}", candidate.kernel,
+                                       candidate.seconds > 0 ? fmt::format("{:.1f} us", 1e6 * candidate.seconds) : "not timed", candidate.reason));
+        }
+    }
     for (const std::string& note : info.plan.notes) console.detail("        " + note);
     console.detail(fmt::format("setup   {:.3f} s", info.setup_seconds));
     if (info.device == DeviceKind::cuda) {

@@ -79,4 +79,25 @@ const char* name(Preconditioner preconditioner) {
 }
 const char* name(Precision precision) { return precision == Precision::fp64 ? "fp64" : "fp32"; }
 
+OperatorOptions operator_options(const PrepareOptions& options, int exponent) {
+    OperatorOptions of;
+    of.spmv = options.spmv;
+    of.storage = options.storage;
+    of.forward = options.forward_kernel;
+    of.adjoint = options.adjoint_kernel;
+    of.narrow = options.narrow;
+    of.deterministic = options.deterministic;
+    of.expected_products = options.expected_products;
+    of.exponent = exponent;
+    return of;
+}
+
+OperatorOptions small_operator_options(const PrepareOptions& options, int exponent) {
+    OperatorOptions of;
+    of.deterministic = true;
+    of.expected_products = options.expected_products;
+    of.exponent = exponent;
+    return of;
+}
+
 }  // namespace lsmr

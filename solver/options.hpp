@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <limits>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 
@@ -34,7 +35,11 @@ struct PrepareOptions {
     Precision precision = Precision::fp64;   // of the matrix copy and the vectors; scalars are always fp64
     SpmvKind spmv = SpmvKind::automatic;
     StorageKind storage = StorageKind::automatic;
-    bool deterministic = false;              // refuse, in words, any product whose bits may vary between runs
+    // On a GPU: kernels forced over the choice, as a plan or a saved state names them; and the narrow forms that may be taken.
+    std::optional<SpmvChoice> forward_kernel = std::nullopt;
+    std::optional<SpmvChoice> adjoint_kernel = std::nullopt;
+    NarrowKind narrow = NarrowKind::lossless;
+    bool deterministic = false;              // kernels by rule, not by timing; refuse, in words, a product whose bits may vary
     bool allow_fallback = true;              // before the solve: dual -> single -> CPU, each step said
     std::int64_t gpu_memory_limit_bytes = 0;  // 0: what the device has free
     int threads = 0;                         // 0: what OpenMP says
@@ -52,6 +57,11 @@ struct PrepareOptions {
     std::shared_ptr<const CsrMatrix> regulariser;  // L: adds weight^2 ||L (x - c)||^2, c as of the damping. Null: none
     double regulariser_weight = 1.0;
 };
+
+// What the options say about the operator of A, whose values are scaled by 2^exponent.
+OperatorOptions operator_options(const PrepareOptions& options, int exponent);
+// The same for an operator beside it, as of regularising rows: small, so its kernels are taken by rule and its bits do not depend on timing.
+OperatorOptions small_operator_options(const PrepareOptions& options, int exponent);
 
 // One solve.
 struct SolveOptions {

@@ -225,3 +225,40 @@ TEST_CASE("diagnosis: numbers for people") {
     CHECK(percent_text(0.078) == "7.8 %");
     CHECK(choice_text({"one", "two"}) == "choice\n  one\n  two\n");
 }
+
+TEST_CASE("bench: spmv times the products on the CPU beside Eigen and checks them") {
+    const Outcome text = run("spmv --device cpu --repeat 2 --warm-up 1 --generate bench-stencil27,like-rucci1 --scale 0.002");
+    CHECK(text.code == 0);
+    for (const char* words : {"copy ", "bench-stencil27: ", "like-rucci1: ", "A x of it", "A^T y of it", "fp64, 32-bit offsets", "fp32, 32-bit offsets", "own-wide",
+                              "eigen", "set-up ms", "the best eigen (geometric mean of 8 products)"}) {
+        CAPTURE(words);
+        CHECK(has(text.text, words));
+    }
+    const Outcome report = run("spmv " + sample("tomography.mtx") + " --device cpu --precision fp64 --direction at --repeat 1 --warm-up 0 -q --json -");
+    REQUIRE(report.code == 0);
+    const json parsed = json::parse(report.text);
+    CHECK(parsed["schema"] == "lsmr_spmv/1");
+    REQUIRE(parsed["tables"].size() == 1);
+    const json& table = parsed["tables"][0];
+    CHECK(table["direction"] == "A^T y");
+    CHECK(table["precision"] == "fp64");
+    const MatrixFile file = read_matrix(sample("tomography.mtx"));
+    CHECK(table["rows"] == file.matrix.cols());
+    CHECK(table["nnz"] == file.matrix.nnz());
+    REQUIRE(table["products"].size() == 3);
+    for (const json& product : table["products"]) {
+        CHECK(product["seconds"].get<double>() > 0);
+        CHECK(product["error"].get<double>() < 1);
+        CHECK(product["repeatable"] == true);
+        CHECK(product["share_of_copy"].get<double>() > 0);
+    }
+}
+
+TEST_CASE("bench: spmv refuses what it cannot do") {
+    refuses("spmv", 64, "no matrix is given");
+    refuses("spmv --generate bench-stencil27,nowhere", 65, "nowhere");
+    refuses("spmv --generate like-rucci1 --scale 0.01 --device cpu --kernels rows-8", 64, "--kernels names kernels of a GPU");
+    refuses("spmv --generate like-rucci1 --direction up", 64, "--direction up: must be a, at or both");
+    refuses("spmv --generate like-rucci1 --repeat 0", 64, "--repeat 0");
+    refuses("smpv", 64, "did you mean spmv?");
+}

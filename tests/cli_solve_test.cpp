@@ -259,3 +259,58 @@ TEST_CASE("cli: other stops") {
     CHECK(gradient["norms"]["ar"].get<double>() <= 6);
     CHECK(gradient["options"]["ar_bound"] == 3.0);
 }
+
+TEST_CASE("cli: kernels by name, and narrow forms, are refused where there is no GPU, and mistyped ones everywhere") {
+    const Folder folder;
+    const std::string a = folder.write("A.mtx", kSmallA);
+    const std::string b = folder.write("b.mtx", array_text(3, 1, {1, 2, 3}));
+    const Run mistyped = run({a, b, "--spmv", "stream-128"});
+    CHECK(mistyped.code == 64);
+    CHECK(mistyped.says("no such product kernel: 'stream-128'"));
+    CHECK(mistyped.says("products-TxC"));
+    const Run elsewhere = run({a, b, "--device", "cpu", "--spmv", "stream-128x2048"});
+    CHECK(elsewhere.code == 65);
+    CHECK(elsewhere.says("the kernel stream-128x2048 needs a GPU"));
+    const Run rounded = run({a, b, "--device", "cpu", "--narrow", "fp32-values"});
+    CHECK(rounded.code == 65);
+    CHECK(rounded.says("need a GPU"));
+    // Integers are exact in fp32, and taken so unless that is forbidden; x has the same bits.
+    const Run narrow = run({a, b, "--device", "cpu", "-v", "-o", "-"});
+    const Run wide = run({a, b, "--device", "cpu", "-v", "--narrow", "none", "-o", "-"});
+    CHECK(narrow.says("values exact in fp32"));
+    CHECK_FALSE(wide.says("values exact in fp32"));
+    CHECK(parse_array(narrow.out).values == parse_array(wide.out).values);
+    const Run saved = run({a, b, "--device", "cpu", "--save-plan", folder / "plan.json"});
+    CHECK(saved.code == 64);
+    CHECK(saved.says("a plan is of kernels on a GPU"));
+}
+
+TEST_CASE("cli: a plan of another matrix, precision or kernel is refused") {
+    const Folder folder;
+    const std::string a = folder.write("A.mtx", kSmallA);
+    const std::string b = folder.write("b.mtx", array_text(3, 1, {1, 2, 3}));
+    const json good{{"schema", "lsmr_plan/1"}, {"rows", 3}, {"cols", 2}, {"nnz", json::parse(run({a, b, "--json", "-"}).out)["matrix"]["nnz"]},
+                    {"precision", "fp64"}, {"storage", "dual"}, {"kernel_a", "stream-128x2048"}, {"kernel_at", "rows-8"}};
+    const auto with = [&](const char* member, const json& value) {
+        json plan = good;
+        if (value.is_null()) plan.erase(member);
+        else plan[member] = value;
+        return run({a, b, "--device", "cpu", "--plan", folder.write("plan.json", plan.dump())});
+    };
+    const auto refuses = [&](const Run& r, const char* words) {
+        CAPTURE(words);
+        CHECK(r.code == 65);
+        CHECK(r.says(words));
+    };
+    refuses(run({a, b, "--plan", folder.write("text", "no json")}), "is not a plan");
+    refuses(with("schema", "lsmr_solve/1"), "is not a plan");
+    refuses(with("rows", 4), "the plan is of a matrix 4 x 2");
+    refuses(with("nnz", "six"), "has no whole number \"nnz\"");
+    refuses(with("precision", "fp32"), "the plan is for fp32");
+    refuses(with("storage", "triple"), "expected dual or single");
+    refuses(with("kernel_a", "stream"), "no such product kernel: 'stream'");
+    refuses(with("kernel_at", nullptr), "has no text \"kernel_at\"");
+    // A good one gets as far as the kernel, which needs a GPU.
+    refuses(with("cols", 2), "the kernel stream-128x2048 needs a GPU");
+    CHECK(run({a, b, "--plan", folder / "nowhere.json"}).code == 66);
+}

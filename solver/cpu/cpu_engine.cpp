@@ -63,18 +63,13 @@ class CpuEngine final : public Engine {
     CpuEngine(const EngineMatrix& a, const PrepareOptions& options) : a_(a), options_(options) {
         const auto start = std::chrono::steady_clock::now();
         const ThreadScope threads(options.threads);
-        OperatorOptions operator_options;
-        operator_options.spmv = options.spmv;
-        operator_options.storage = options.storage;
-        operator_options.deterministic = options.deterministic;
-        operator_options.expected_products = options.expected_products;
         // fp32 is scaled before it is narrowed.
         constexpr bool kNarrow = sizeof(T) < sizeof(double);
-        operator_options.exponent = kNarrow ? -binary_exponent(a.max_abs) : 0;
-        operator_ = make_cpu_operator<T>(a.working, operator_options);
+        const int exponent = kNarrow ? -binary_exponent(a.max_abs) : 0;
+        operator_ = make_cpu_operator<T>(a.working, operator_options(options, exponent));
         if (a.below) {
             set(one_, 1.0);
-            below_ = make_cpu_operator<T>(a.below, operator_options);
+            below_ = make_cpu_operator<T>(a.below, small_operator_options(options, exponent));
             stack_ = std::make_unique<StackedOperator<T>>(*operator_, *below_, &one_);
         }
         backend_ = std::make_unique<CpuBackend<T>>(stack_ ? *stack_ : static_cast<const LinearOperator<T>&>(*operator_));

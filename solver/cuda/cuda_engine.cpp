@@ -18,17 +18,12 @@ class CudaEngine final : public Engine {
         : a_(a), options_(options), context_(options.device_index, options.gpu_memory_limit_bytes) {
         const auto start = std::chrono::steady_clock::now();
         const DeviceScope scope(context_.device());
-        OperatorOptions operator_options;
-        operator_options.spmv = options.spmv;
-        operator_options.storage = options.storage;
-        operator_options.deterministic = options.deterministic;
-        operator_options.expected_products = options.expected_products;
         // fp32 is scaled before it is narrowed.
         constexpr bool kNarrow = sizeof(T) < sizeof(double);
-        operator_options.exponent = kNarrow ? -binary_exponent(a.max_abs) : 0;
-        operator_ = make_cuda_operator<T>(*a.working, context_, operator_options);
+        const int exponent = kNarrow ? -binary_exponent(a.max_abs) : 0;
+        operator_ = make_cuda_operator<T>(*a.working, context_, operator_options(options, exponent));
         if (a.below) {
-            below_ = make_cuda_operator<T>(*a.below, context_, operator_options);
+            below_ = make_cuda_operator<T>(*a.below, context_, small_operator_options(options, exponent));
             one_ = DeviceBuffer<Coefficient<T>>(context_, 1);
             Coefficient<T> one;
             set(one, 1.0);
@@ -36,11 +31,12 @@ class CudaEngine final : public Engine {
             context_.synchronize();
             stack_ = std::make_unique<StackedOperator<T>>(*operator_, *below_, one_.data());
         }
-        if (a.preconditioner) k_ = make_cuda_operator<T>(a.preconditioner->k, context_);
+        if (a.preconditioner) k_ = make_cuda_operator<T>(a.preconditioner->k, context_, small_operator_options(options, 0));
         check_vectors_fit();
         backend_ = std::make_unique<CudaBackend<T>>(stack_ ? *stack_ : static_cast<const LinearOperator<T>&>(*operator_), context_);
         if (k_) backend_->set_preconditioner(*k_);
-        if (kNarrow) audit_ = std::make_unique<HostAudit>(*a.working, a.below.get());
+        // The products are those of a rounded matrix: the truth is on the host.
+        if (kNarrow || options.narrow == NarrowKind::fp32_values) audit_ = std::make_unique<HostAudit>(*a.working, a.below.get());
         context_.pool().trim();  // what only the setup needed
         info_.device = DeviceKind::cuda;
         info_.device_name = context_.device_name();

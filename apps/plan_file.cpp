@@ -1,0 +1,86 @@
+#include "plan_file.hpp"
+
+#include <fmt/format.h>
+
+#include <nlohmann/json.hpp>
+
+#include "exit_codes.hpp"
+
+namespace lsmr {
+namespace {
+
+constexpr const char* kSchema = "lsmr_plan/1";
+
+}  // namespace
+
+std::string plan_text(const CsrMatrix& a, Precision precision, const PreparedInfo& prepared) {
+    const OperatorPlan& plan = prepared.plan;
+    if (!plan.forward_decision.choice) throw UsageError("--save-plan: a plan is of kernels on a GPU; this solve ran on the CPU");
+    nlohmann::ordered_json json{{"schema", kSchema},
+                                {"rows", a.rows()},
+                                {"cols", a.cols()},
+                                {"nnz", a.nnz()},
+                                {"precision", name(precision)},
+                                {"device", prepared.device_name},
+                                {"storage", name(plan.storage)},
+                                {"kernel_a", text(*plan.forward_decision.choice)},
+                                {"reason_a", plan.forward_decision.reason}};
+    if (plan.storage == StorageKind::dual && plan.adjoint_decision.choice) {
+        json["kernel_at"] = text(*plan.adjoint_decision.choice);
+        json["reason_at"] = plan.adjoint_decision.reason;
+    }
+    return json.dump(2) + "\n";
+}
+
+void read_plan(std::string_view text, const std::string& name_of_plan, const CsrMatrix& a, PrepareOptions& options) {
+    const auto json = nlohmann::json::parse(text, nullptr, false);
+    const auto refuse = [&](const std::string& why) { throw InputError(fmt::format("{}: {}", name_of_plan, why)); };
+    if (!json.is_object() || json.value("schema", nlohmann::json()) != kSchema) refuse(fmt::format("is not a plan: expected JSON of the schema {}", kSchema));
+    const auto whole = [&](const char* member) {
+        if (!json.contains(member) || !json[member].is_number_integer()) refuse(fmt::format("the plan has no whole number \"{}\"", member));
+        return json[member].get<std::int64_t>();
+    };
+    const auto word = [&](const char* member) {
+        if (!json.contains(member) || !json[member].is_string()) refuse(fmt::format("the plan has no text \"{}\"", member));
+        return json[member].get<std::string>();
+    };
+    if (whole("rows") != a.rows() || whole("cols") != a.cols() || whole("nnz") != a.nnz()) {
+        refuse(fmt::format("the plan is of a matrix {} x {} with {} nonzeros, this one is {} x {} with {}", whole("rows"), whole("cols"), whole("nnz"), a.rows(),
+                           a.cols(), a.nnz()));
+    }
+    if (word("precision") != name(options.precision)) refuse(fmt::format("the plan is for {}, this solve is in {}", word("precision"), name(options.precision)));
+    const std::string storage = word("storage");
+    if (storage != "dual" && storage != "single") refuse(fmt::format("storage \"{}\": expected dual or single", storage));
+    const auto kernel = [&](const char* member) {
+        try {
+            return parse_spmv_choice(word(member));
+        } catch (const InputError& error) {
+            refuse(error.what());
+            throw;
+        }
+    };
+    options.storage = storage == "dual" ? StorageKind::dual : StorageKind::single;
+    options.forward_kernel = kernel("kernel_a");
+    options.adjoint_kernel.reset();
+    if (storage == "dual") options.adjoint_kernel = kernel("kernel_at");
+}
+
+void adopt_kernels(const Checkpoint& checkpoint, PrepareOptions& options) {
+    if (options.forward_kernel || options.adjoint_kernel || options.spmv != SpmvKind::automatic) return;
+    // "stream-128x2048 (35662 items, 1056 blocks)"; on the CPU words that are no kernel's name.
+    const auto named = [&](std::string_view setting) -> std::optional<SpmvChoice> {
+        for (const auto& [name, value] : checkpoint.identity.settings) {
+            if (name != setting) continue;
+            try {
+                const SpmvChoice choice = parse_spmv_choice(std::string_view(value).substr(0, value.find(' ')));
+                if (choice.kernel != SpmvKernel::cusparse_transposed) return choice;
+            } catch (const InputError&) {
+            }
+        }
+        return std::nullopt;
+    };
+    options.forward_kernel = named("the product with A");
+    options.adjoint_kernel = named("the product with A^T");
+}
+
+}  // namespace lsmr
