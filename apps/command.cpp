@@ -203,7 +203,8 @@ int solve(CommandLine& line, Console& console) {
     line.solve.max_iterations = resolved_max_iterations(line.solve, a.rows(), a.cols());
     if (line.compare_eigen) check_eigen_can_hold(a, line.solve.damp > 0);
     if (problem.columns > 1 && (!line.save_state.empty() || !line.resume.empty())) {
-        throw UsageError(fmt::format("--save-state and --resume are for one column of b; this one has {}", problem.columns));
+        throw UsageError(
+            fmt::format("--save-state and --resume are for one column of b; this one has {}", problem.columns));
     }
     std::optional<Checkpoint> resume;
     if (!line.resume.empty()) resume = read_state(line.resume);
@@ -235,7 +236,8 @@ int solve(CommandLine& line, Console& console) {
     if (!line.history.empty()) history.emplace(line.history);
     const std::vector<double> x_start(problem.x.begin(), problem.x.begin() + (line.compare_eigen ? a.cols() : 0));
     note_signals();
-    Outcome outcome = solve_columns(line, problem, prepared, console, history ? &*history : nullptr, resume ? &*resume : nullptr);
+    Outcome outcome =
+        solve_columns(line, problem, prepared, console, history ? &*history : nullptr, resume ? &*resume : nullptr);
     if (resume) outcome.resumed_iteration = resume->iteration;
 
     const Stopwatch writing;

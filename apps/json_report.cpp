@@ -67,42 +67,43 @@ const char* device_name(DeviceKind kind) {
 Json options_json(const CommandLine& line) {
     const SolveOptions& solve = line.solve;
     const PrepareOptions& prepare = line.prepare;
-    return {{"method", name(solve.method)},
-            {"damp", number(solve.damp)},
-            {"damp_center", line.center.empty() ? name(solve.damp_center) : line.center},
-            {"column_damp", text_or_null(line.column_damp)},
-            {"regularise", text_or_null(line.regulariser)},
-            {"regularise_weight", number(prepare.regulariser_weight)},
-            {"weights", text_or_null(line.weights)},
-            {"scale", name(prepare.scale)},
-            {"precondition", prepare.block_size > 0 ? Json("blocks:" + std::to_string(prepare.block_size)) : Json(name(prepare.preconditioner))},
-            {"sketch_seed", prepare.preconditioner == Preconditioner::sketch ? Json(prepare.sketch_seed) : Json(nullptr)},
-            {"atol", number(solve.atol)},
-            {"btol", number(solve.btol)},
-            {"conlim", number(solve.conlim)},
-            {"ar_bound", number(solve.ar_bound)},
-            {"ar_relative", number(solve.ar_relative)},
-            {"passes", solve.passes},
-            {"stall_window", solve.stall_window},
-            {"trust_radius", number(solve.trust_radius)},
-            {"max_iterations", solve.max_iterations},
-            {"time_limit_seconds", number(solve.time_limit_seconds)},
-            {"x0", text_or_null(line.x0)},
-            {"transpose", line.transpose},
-            {"fortran_numbers", line.read.fortran_numbers},
-            {"allow_nonfinite", line.read.allow_nonfinite},
-            {"device", device_name(prepare.device)},
-            {"device_index", prepare.device_index},
-            {"precision", name(prepare.precision)},
-            {"spmv", name(prepare.spmv)},
-            {"storage", name(prepare.storage)},
-            {"narrow", name(prepare.narrow)},
-            {"gpu_memory_limit_bytes",
-             prepare.gpu_memory_limit_bytes > 0 ? Json(prepare.gpu_memory_limit_bytes) : Json(nullptr)},
-            {"allow_fallback", prepare.allow_fallback},
-            {"threads", prepare.threads},
-            {"deterministic", prepare.deterministic},
-            {"compare", line.compare_eigen ? Json("eigen") : Json(nullptr)}};
+    return {
+        {"method", name(solve.method)},
+        {"damp", number(solve.damp)},
+        {"damp_center", line.center.empty() ? name(solve.damp_center) : line.center},
+        {"column_damp", text_or_null(line.column_damp)},
+        {"regularise", text_or_null(line.regulariser)},
+        {"regularise_weight", number(prepare.regulariser_weight)},
+        {"weights", text_or_null(line.weights)},
+        {"scale", name(prepare.scale)},
+        {"precondition", prepare.block_size > 0 ? Json("blocks:" + std::to_string(prepare.block_size))
+                                                : Json(name(prepare.preconditioner))},
+        {"sketch_seed", prepare.preconditioner == Preconditioner::sketch ? Json(prepare.sketch_seed) : Json(nullptr)},
+        {"atol", number(solve.atol)},
+        {"btol", number(solve.btol)},
+        {"conlim", number(solve.conlim)},
+        {"ar_bound", number(solve.ar_bound)},
+        {"ar_relative", number(solve.ar_relative)},
+        {"passes", solve.passes},
+        {"stall_window", solve.stall_window},
+        {"trust_radius", number(solve.trust_radius)},
+        {"max_iterations", solve.max_iterations},
+        {"time_limit_seconds", number(solve.time_limit_seconds)},
+        {"x0", text_or_null(line.x0)},
+        {"transpose", line.transpose},
+        {"fortran_numbers", line.read.fortran_numbers},
+        {"allow_nonfinite", line.read.allow_nonfinite},
+        {"device", device_name(prepare.device)},
+        {"device_index", prepare.device_index},
+        {"precision", name(prepare.precision)},
+        {"spmv", name(prepare.spmv)},
+        {"storage", name(prepare.storage)},
+        {"gpu_memory_limit_bytes",
+         prepare.gpu_memory_limit_bytes > 0 ? Json(prepare.gpu_memory_limit_bytes) : Json(nullptr)},
+        {"allow_fallback", prepare.allow_fallback},
+        {"threads", prepare.threads},
+        {"deterministic", prepare.deterministic},
+        {"compare", line.compare_eigen ? Json("eigen") : Json(nullptr)}};
 }
 
 Json environment_members(const Environment& environment) {
@@ -192,9 +193,10 @@ std::string solve_json(const CommandLine& line, const Problem& problem, const Pr
     json["memory"] = {{"pool_peak_bytes", outcome.memory.pool_peak_bytes},
                       {"pool_reserved_bytes", outcome.memory.pool_reserved_bytes}};
     json["output"] = text_or_null(line.output);
-    json["state"] = {{"path", text_or_null(line.save_state)},
-                     {"iteration", outcome.saved_iteration >= 0 ? Json(outcome.saved_iteration) : Json(nullptr)},
-                     {"resumed_after", outcome.resumed_iteration >= 0 ? Json(outcome.resumed_iteration) : Json(nullptr)}};
+    json["state"] = {
+        {"path", text_or_null(line.save_state)},
+        {"iteration", outcome.saved_iteration >= 0 ? Json(outcome.saved_iteration) : Json(nullptr)},
+        {"resumed_after", outcome.resumed_iteration >= 0 ? Json(outcome.resumed_iteration) : Json(nullptr)}};
     json["environment"] = environment_members(describe_environment());
     json["warnings"] = warnings;
     json["notes"] = result.notes;
@@ -219,7 +221,8 @@ std::string check_json(const CommandLine& line, const Problem& problem, const st
     json["schema"] = "lsmr_solve/1";
     json["status"] = nullptr;
     json["exit_code"] = 0;
-    for (const char* of_a_solve : {"method", "method_reason", "precision", "device", "iterations", "norms"}) json[of_a_solve] = nullptr;
+    for (const char* of_a_solve : {"method", "method_reason", "precision", "device", "iterations", "norms"})
+        json[of_a_solve] = nullptr;
     json["matrix"] = matrix_json(line, problem);
     json["values"] = {{"min", number(summary.min)},         {"max", number(summary.max)},
                       {"sum", number(summary.sum)},         {"nonfinite", summary.nonfinite},

@@ -145,7 +145,8 @@ void parse_preconditioner(PrepareOptions& prepare, const std::string& text) {
     if (text.starts_with("blocks:")) {
         prepare.preconditioner = Preconditioner::blocks;
         prepare.block_size = parse_integer(text.substr(7), 1);
-        if (prepare.block_size > kLargestBlock) throw UsageError(fmt::format("blocks of at most {} columns", kLargestBlock));
+        if (prepare.block_size > kLargestBlock)
+            throw UsageError(fmt::format("blocks of at most {} columns", kLargestBlock));
         return;
     }
     if (text.starts_with("sketch:")) {
@@ -154,8 +155,10 @@ void parse_preconditioner(PrepareOptions& prepare, const std::string& text) {
         return;
     }
     try {
-        prepare.preconditioner = parse_choice<Preconditioner>(
-            text, {{"none", Preconditioner::none}, {"cols", Preconditioner::columns}, {"blocks", Preconditioner::blocks}, {"sketch", Preconditioner::sketch}});
+        prepare.preconditioner = parse_choice<Preconditioner>(text, {{"none", Preconditioner::none},
+                                                                     {"cols", Preconditioner::columns},
+                                                                     {"blocks", Preconditioner::blocks},
+                                                                     {"sketch", Preconditioner::sketch}});
     } catch (const UsageError&) {
         throw UsageError("must be none, cols, blocks, blocks:N, sketch or sketch:SEED");
     }
@@ -216,10 +219,10 @@ std::vector<FlagGroup> make_flag_groups() {
              {"method", "", "M", fmt::format("lsmr, lsqr, cgls, cg (SPD A) or auto [{}]", name(solve.method)),
               [](CommandLine& line, const std::string& value) {
                   line.solve.method = parse_choice<Method>(value, {{"auto", Method::automatic},
-                                                                    {"lsmr", Method::lsmr},
-                                                                    {"lsqr", Method::lsqr},
-                                                                    {"cgls", Method::cgls},
-                                                                    {"cg", Method::cg}});
+                                                                   {"lsmr", Method::lsmr},
+                                                                   {"lsqr", Method::lsqr},
+                                                                   {"cgls", Method::cgls},
+                                                                   {"cg", Method::cg}});
               }},
              {"scale", "", "S", "even out the norms of cols, rows (weights them!), both, or none [none]",
               [](CommandLine& line, const std::string& value) {
@@ -472,11 +475,12 @@ void check_combinations(const CommandLine& line) {
                     "--trust-radius bounds ||x - x0||, which does not grow steadily with --precondition");
     refuse_together(line.compare_eigen && changes_the_problem,
                     "--compare knows no weights, scaled rows or regularising rows: only --damp");
-    refuse_together(line.checkpoint_every_seconds > 0 && line.save_state.empty(), "--checkpoint-every needs --save-state");
+    refuse_together(line.checkpoint_every_seconds > 0 && line.save_state.empty(),
+                    "--checkpoint-every needs --save-state");
     refuse_together(check && !line.save_state.empty(), "--check does not solve, so --save-state has nothing to write");
     refuse_together(line.save_state == "-" || line.resume == "-", "a state is a file, not standard input or output");
     refuse_together(line.solve.damp_center == DampCenter::x0 && line.x0.empty(), "--damp-center x0 needs --x0");
-    const auto from_stdin = {line.matrix == "-", line.rhs.path == "-", line.x0 == "-",        line.center == "-",
+    const auto from_stdin = {line.matrix == "-",  line.rhs.path == "-",    line.x0 == "-",         line.center == "-",
                              line.weights == "-", line.column_damp == "-", line.regulariser == "-"};
     refuse_together(std::count(from_stdin.begin(), from_stdin.end(), true) > 1,
                     "only one of A, b, x0 and the other inputs can be read from standard input");

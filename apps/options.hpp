@@ -47,15 +47,15 @@ struct CommandLine {
     PrepareOptions prepare;
     bool compare_eigen = false;
 
-    std::string save_state;             // empty: no checkpoints
+    std::string save_state;               // empty: no checkpoints
     double checkpoint_every_seconds = 0;  // 0: only where the solve stops and could go on
-    std::string resume;                 // empty: from the start
-    std::string plan;            // the kernels of a saved plan; empty: chosen
-    std::string save_plan;       // empty: not written
-    std::string output;          // empty: x is not written
-    std::string json;            // empty: none
-    std::string history;         // empty: none
-    std::int64_t log_every = 0;  // 0: 1..10, then every 10th, 100th, 1000th
+    std::string resume;                   // empty: from the start
+    std::string plan;                     // the kernels of a saved plan; empty: chosen
+    std::string save_plan;                // empty: not written
+    std::string output;                   // empty: x is not written
+    std::string json;                     // empty: none
+    std::string history;                  // empty: none
+    std::int64_t log_every = 0;           // 0: 1..10, then every 10th, 100th, 1000th
     Talk talk = Talk::normal;
     ProgressMode progress = ProgressMode::automatic;
 };

@@ -35,7 +35,8 @@ struct Outcome {
     // 128 + the signal as the shell shows it, a failed history, or the worst column's.
     int exit_code() const {
         if (signal != 0) return 128 + signal;
-        return history_error.empty() && state_error.empty() ? lsmr::exit_code(result().status) : static_cast<int>(kExitWriteError);
+        return history_error.empty() && state_error.empty() ? lsmr::exit_code(result().status)
+                                                            : static_cast<int>(kExitWriteError);
     }
 };
 

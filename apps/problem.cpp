@@ -117,10 +117,10 @@ std::vector<double> load_each(Problem& problem, const CommandLine& line, const s
     const DenseFile file = read_columns(path, line, problem.warnings);
     const bool fits = file.rows == cols && (file.cols == 1 || file.cols == problem.columns || problem.columns == 0);
     if (!fits) {
-        throw InputError(fmt::format("{0}: {1} is {2} x {3}, {4} is {5} x {6} and b has {7} column{8}: {1} must be {6} x {7}{9}",
-                                     path, what, file.rows, file.cols, line.transpose ? "A^T" : "A", problem.a->rows(),
-                                     cols, problem.columns, problem.columns == 1 ? "" : "s",
-                                     problem.columns == 1 ? "" : fmt::format(" or {} x 1", cols)));
+        throw InputError(fmt::format(
+            "{0}: {1} is {2} x {3}, {4} is {5} x {6} and b has {7} column{8}: {1} must be {6} x {7}{9}", path, what,
+            file.rows, file.cols, line.transpose ? "A^T" : "A", problem.a->rows(), cols, problem.columns,
+            problem.columns == 1 ? "" : "s", problem.columns == 1 ? "" : fmt::format(" or {} x 1", cols)));
     }
     std::vector<double> each(static_cast<std::size_t>(cols * problem.columns));
     for (std::size_t i = 0; i < each.size(); ++i) each[i] = file.values[i % file.values.size()];
@@ -133,12 +133,13 @@ std::vector<double> load_factors(Problem& problem, const CommandLine& line, cons
     DenseFile file = read_columns(path, line, problem.warnings);
     const char* a = line.transpose ? "A^T" : "A";
     if (file.rows != size || file.cols != 1) {
-        throw InputError(fmt::format("{}: {} are {} x {}, {} is {} x {}: one for each {} is needed, {} x 1", path, what, file.rows,
-                                     file.cols, a, problem.a->rows(), problem.a->cols(), of, size));
+        throw InputError(fmt::format("{}: {} are {} x {}, {} is {} x {}: one for each {} is needed, {} x 1", path, what,
+                                     file.rows, file.cols, a, problem.a->rows(), problem.a->cols(), of, size));
     }
     for (std::size_t i = 0; i < file.values.size(); ++i) {
         if (file.values[i] < 0) {
-            throw InputError(fmt::format("{}: entry {} is {}: {} must not be negative", path, i + 1, file.values[i], what));
+            throw InputError(
+                fmt::format("{}: entry {} is {}: {} must not be negative", path, i + 1, file.values[i], what));
         }
     }
     return std::move(file.values);
@@ -146,7 +147,8 @@ std::vector<double> load_factors(Problem& problem, const CommandLine& line, cons
 
 void load_regularisation(Problem& problem, const CommandLine& line) {
     const CsrMatrix& a = *problem.a;
-    if (!line.weights.empty()) problem.weights = load_factors(problem, line, line.weights, "the weights", a.rows(), "row");
+    if (!line.weights.empty())
+        problem.weights = load_factors(problem, line, line.weights, "the weights", a.rows(), "row");
     if (!line.column_damp.empty()) {
         problem.column_damp = load_factors(problem, line, line.column_damp, "the dampings", a.cols(), "column");
     }
@@ -155,7 +157,8 @@ void load_regularisation(Problem& problem, const CommandLine& line) {
     problem.warnings.insert(problem.warnings.end(), file.warnings.begin(), file.warnings.end());
     if (file.matrix.cols() != a.cols()) {
         throw InputError(fmt::format("{}: L is {} x {}, {} is {} x {}: both need as many columns", line.regulariser,
-                                     file.matrix.rows(), file.matrix.cols(), line.transpose ? "A^T" : "A", a.rows(), a.cols()));
+                                     file.matrix.rows(), file.matrix.cols(), line.transpose ? "A^T" : "A", a.rows(),
+                                     a.cols()));
     }
     problem.regulariser = std::make_shared<const CsrMatrix>(std::move(file.matrix));
 }
@@ -192,8 +195,8 @@ std::string resolve_rhs(CommandLine& line) {
 
 std::vector<std::string> input_paths(const CommandLine& line) {
     std::vector<std::string> paths;
-    for (const std::string& path : {line.matrix, line.rhs.path, line.x0, line.center, line.weights,
-                                    line.column_damp, line.regulariser, line.plan}) {
+    for (const std::string& path :
+         {line.matrix, line.rhs.path, line.x0, line.center, line.weights, line.column_damp, line.regulariser, line.plan}) {
         if (!path.empty() && path != "-") paths.push_back(path);
     }
     return paths;

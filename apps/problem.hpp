@@ -16,15 +16,15 @@ struct Problem {
     MatrixSummary summary;
     std::int64_t duplicates_summed = 0;  // when A was read
 
-    std::int64_t columns = 0;    // of b; 0 where --check was given no b
-    std::vector<double> b;       // rows x columns, column-major
-    std::string b_origin;        // for people
-    std::vector<double> x;       // cols x columns: x0 or zero, then the solution
-    std::vector<double> center;  // cols x columns; empty where none is given
-    std::vector<double> weights;      // rows; empty where none are given
-    std::vector<double> column_damp;  // cols; the same
+    std::int64_t columns = 0;                      // of b; 0 where --check was given no b
+    std::vector<double> b;                         // rows x columns, column-major
+    std::string b_origin;                          // for people
+    std::vector<double> x;                         // cols x columns: x0 or zero, then the solution
+    std::vector<double> center;                    // cols x columns; empty where none is given
+    std::vector<double> weights;                   // rows; empty where none are given
+    std::vector<double> column_damp;               // cols; the same
     std::shared_ptr<const CsrMatrix> regulariser;  // null: none
-    std::vector<double> x_true;  // that b was made from; empty otherwise
+    std::vector<double> x_true;                    // that b was made from; empty otherwise
 
     std::vector<std::string> warnings;
     double read_seconds = 0;  // from opening A to its finished CSR form

@@ -99,8 +99,10 @@ void print_setup(Console& console, const CommandLine& line, const PreparedProble
     console.line(fmt::format(
         "solve   {}, damp {:g}{}, {}{}atol {:g}, btol {:g}, conlim {:g}, at most {}{}", name(solve.method), solve.damp,
         around(line), line.prepare.scale == Scaling::none ? "" : fmt::format("scale {}, ", name(line.prepare.scale)),
-        line.prepare.preconditioner == Preconditioner::none ? "" : fmt::format("precondition {}, ", name(line.prepare.preconditioner)), solve.atol, solve.btol, solve.conlim,
-        counted(solve.max_iterations, "iteration", "iterations"),
+        line.prepare.preconditioner == Preconditioner::none
+            ? ""
+            : fmt::format("precondition {}, ", name(line.prepare.preconditioner)),
+        solve.atol, solve.btol, solve.conlim, counted(solve.max_iterations, "iteration", "iterations"),
         std::isfinite(solve.time_limit_seconds) ? fmt::format(" and {:g} s", solve.time_limit_seconds) : ""));
     const std::string device = info.device == DeviceKind::cuda
                                    ? fmt::format("GPU ({})", info.device_name)
@@ -194,7 +196,8 @@ void print_outcome(Console& console, const CommandLine& line, const Problem& pro
         console.line(fmt::format("resumed         after iteration {} of {}", outcome.resumed_iteration, line.resume));
     }
     if (outcome.saved_iteration >= 0) {
-        console.line(fmt::format("state           of iteration {} in {}: go on with --resume {}", outcome.saved_iteration, line.save_state, line.save_state));
+        console.line(fmt::format("state           of iteration {} in {}: go on with --resume {}",
+                                 outcome.saved_iteration, line.save_state, line.save_state));
     }
     console.line("                recomputed     by the recurrence");
     const bool damped = is_regularised(line);
@@ -204,7 +207,10 @@ void print_outcome(Console& console, const CommandLine& line, const Problem& pro
     console.line(fmt::format("{:<15} {}   {}", damped ? "||r|| damped" : "||r||", number(norms.r_damped),
                              number(norms.r_estimated)));
     console.line(fmt::format("{:<15} {}   {}{}", damped ? "||A'r|| damped" : "||A'r||", number(norms.ar),
-                             number(norms.ar_estimated), preconditioned ? " preconditioned" : scaled ? " with scaled columns" : ""));
+                             number(norms.ar_estimated),
+                             preconditioned ? " preconditioned"
+                             : scaled       ? " with scaled columns"
+                                            : ""));
     console.line(fmt::format("||x||           {}   cond(A) at least {}", number(norms.x), number(norms.cond_estimate)));
     if (line.solve.trust_radius > 0) {
         console.line(fmt::format("||x - x0||      {}   trust radius {:g}", number(norms.dx), line.solve.trust_radius));

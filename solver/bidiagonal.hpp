@@ -184,7 +184,8 @@ struct BidiagonalRecurrence {
     }
     // ||x|| is that of the iteration before: this one's update has not been made yet. It changes no status that was seen.
     LSMR_HD void test() {
-        const int code = stop_code(rules, {progress.iteration, progress.r_norm, progress.ar_norm, progress.a_norm, progress.cond, progress.x_norm}, memory);
+        const int code = stop_code(
+            rules, {progress.iteration, progress.r_norm, progress.ar_norm, progress.a_norm, progress.cond, progress.x_norm}, memory);
         if (code != kGoOn) stop(code);
     }
     // Coefficients of the next forward product, and of the update.

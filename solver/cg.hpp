@@ -121,7 +121,8 @@ struct CgRecurrence {
         progress.a_norm = rules.a_norm > 0 ? rules.a_norm : curvature;
     }
     LSMR_HD void test() {
-        const int code = stop_code(rules, {progress.iteration, progress.r_norm, progress.ar_norm, progress.a_norm, progress.cond, progress.x_norm}, memory);
+        const int code = stop_code(
+            rules, {progress.iteration, progress.r_norm, progress.ar_norm, progress.a_norm, progress.cond, progress.x_norm}, memory);
         if (code != kGoOn) stop(code);
     }
     LSMR_HD void stop(int code) {

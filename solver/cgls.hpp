@@ -147,7 +147,8 @@ struct CglsRecurrence {
         progress.published = progress.iteration;
     }
     LSMR_HD void test() {
-        const int code = stop_code(rules, {progress.iteration, progress.r_norm, progress.ar_norm, progress.a_norm, progress.cond, progress.x_norm}, memory);
+        const int code = stop_code(
+            rules, {progress.iteration, progress.r_norm, progress.ar_norm, progress.a_norm, progress.cond, progress.x_norm}, memory);
         if (code != kGoOn) stop(code);
     }
     LSMR_HD void stop(int code) {

@@ -3,8 +3,8 @@
 // A Backend (solver/cpu/cpu_backend.hpp, solver/cuda/cuda_backend.hpp) owns the vectors and runs the steps: products, elementwise
 // updates, and `finish`, which hands sums to the recurrence where the vectors live.
 //
-// Columns may be scaled: the run then sees A D and z = D^-1 x (or A D K, with a preconditioner); norms that are reported and claims that are audited are those of x. A claim
-// that holds for z but not for x makes the run go on under smaller tolerances.
+// Columns may be scaled: the run then sees A D and z = D^-1 x (or A D K, with a preconditioner); norms that are reported and claims that
+// are audited are those of x. A claim that holds for z but not for x makes the run go on under smaller tolerances.
 //
 // Scaling: the run sees A' = 2^e A, lambda' = 2^e lambda, b' = 2^f b, x' = 2^(f - e) x, with e and f such that the largest entries are
 // near 1. So no square overflows or underflows, and a problem scaled by powers of two runs through the same bits.
@@ -64,7 +64,8 @@ struct DriveProblem {
 std::string suspect_words(Suspect suspect, std::int64_t iteration);
 // A sentence with the numbers that decided.
 // a_norm: as the tests used it; ar_bound: what test 2 allows ||A^T r|| whatever ||A|| ||r|| is.
-std::string outcome_words(Status status, const SolveResult& result, const SolveOptions& options, double a_norm, double ar_bound, double eps);
+std::string outcome_words(Status status, const SolveResult& result, const SolveOptions& options, double a_norm, double ar_bound,
+                          double eps);
 
 template <class Method, class Backend>
 class Drive {
@@ -190,9 +191,9 @@ class Drive {
         }
         // (||A^T r|| / ||r||) / (||A^T r_0|| / ||r_0||), free of the scale of A and b.
         result.norms.start_ratio = best.ar / best.r_damped / (at_.ar_start / at_.r_start);
-        result.message = result.status == Status::non_finite
-                             ? suspect_words(progress.suspect, progress.suspect_iteration)
-                             : outcome_words(result.status, result, options_, std::ldexp(claim_norm(), -e_), unscale_ar(at_.ar_bound), kEps);
+        result.message = result.status == Status::non_finite ? suspect_words(progress.suspect, progress.suspect_iteration)
+                                                             : outcome_words(result.status, result, options_, std::ldexp(claim_norm(), -e_),
+                                                                             unscale_ar(at_.ar_bound), kEps);
         result.solve_seconds = seconds_since(start_clock_) - result.audit_seconds;
         return result;
     }
@@ -320,7 +321,8 @@ class Drive {
         if (at_.stacked) backend_.elementwise(n_, FromCenter<T>{lambda_, anchors_.center, x_, scale_, r0 + m_}, 0);
 
         Recurrence state{};
-        state.prepare(sigma_, at_.stacked ? 0.0 : lambda_, rules(!restarted), backend_.ring(), restarted ? backend_.norm_now(n_, x_) : z0_norm_);
+        state.prepare(sigma_, at_.stacked ? 0.0 : lambda_, rules(!restarted), backend_.ring(),
+                      restarted ? backend_.norm_now(n_, x_) : z0_norm_);
         state_ = backend_.put_state(state);
         seen_ = 0;
         return iterate(w, Entry::start);
@@ -379,7 +381,8 @@ class Drive {
         call_observer([&] { observer_->on_checkpoint(c); return true; });
     }
     void take_position(const Checkpoint& c, SolveResult& result) {
-        if (c.position.size() != sizeof at_ || c.state.size() != sizeof(Recurrence)) throw InputError("the saved state is of another version of this program");
+        if (c.position.size() != sizeof at_ || c.state.size() != sizeof(Recurrence))
+            throw InputError("the saved state is of another version of this program");
         std::memcpy(&at_, c.position.data(), sizeof at_);
         best_x_ = c.best_x;
         result.restarts = at_.restarts;
@@ -468,7 +471,8 @@ class Drive {
                 record.seconds = seconds;
                 records_.push_back(record);
             }
-            if (call_observer([&] { return observer_->on_iterations(records_); }) == Verdict::stop) return static_cast<int>(Status::stopped);
+            if (call_observer([&] { return observer_->on_iterations(records_); }) == Verdict::stop)
+                return static_cast<int>(Status::stopped);
         }
         return out_of_time() ? static_cast<int>(Status::time_limit) : kGoOn;
     }
@@ -566,7 +570,9 @@ class Drive {
         if (start_ != nullptr) now.dx = from(problem_.x);
         if (lambda_ > 0) {
             const bool around_x0 = anchors_.center != nullptr && !has_given_center();
-            now.from_center = from(around_x0 ? std::span<const double>(problem_.x) : has_given_center() ? options_.center : std::span<const double>());
+            now.from_center = from(around_x0            ? std::span<const double>(problem_.x)
+                                   : has_given_center() ? options_.center
+                                                        : std::span<const double>());
             for (std::size_t j = 0; j < host_g_.size(); ++j) host_g_[j] *= column_scale(j);
         }
         problem_.host_audit->adjoint(host_sigma(), host_r_.data(), lambda_ * lambda_, host_g_.data());
@@ -650,7 +656,9 @@ class Drive {
     double unscale_r(double value) const { return std::ldexp(value, -f_); }
     double unscale_ar(double value) const { return std::ldexp(value, -e_ - f_); }
     // ||A|| and ||A^T r|| as the recurrence has them: with a preconditioner those of A K, whatever the scale of A is.
-    double unscale_estimate(double value, int f) const { return std::ldexp(value, -e_ - f - (backend_.preconditioned() ? problem_.k_exponent : 0)); }
+    double unscale_estimate(double value, int f) const {
+        return std::ldexp(value, -e_ - f - (backend_.preconditioned() ? problem_.k_exponent : 0));
+    }
     double unscale_x(double value) const { return std::ldexp(value, e_ - f_); }
 
     Backend& backend_;

@@ -75,7 +75,8 @@ namespace {
 void check_cg(const SolveOptions& options, std::int64_t rows, std::int64_t cols, const CsrMatrix* a) {
     if (rows != cols) throw InputError(fmt::format("cg needs a symmetric positive definite A; this one is {} x {}", rows, cols));
     if (options.damp > 0) throw InputError("cg solves A x = b and knows no damping: take lsmr, lsqr or cgls");
-    if (options.ar_bound > 0 || options.ar_relative > 0) throw InputError("cg does not estimate ||A'r||, so it cannot stop at a bound on it");
+    if (options.ar_bound > 0 || options.ar_relative > 0)
+        throw InputError("cg does not estimate ||A'r||, so it cannot stop at a bound on it");
     if (a == nullptr) return;
     const Asymmetry found = find_asymmetry(*a);
     if (found.row >= 0) {

@@ -21,8 +21,8 @@ class Observer {
     // An exception passes through solve() unchanged; the solver stays usable.
     virtual Verdict on_iterations(std::span<const IterationRecord> records) = 0;
 
-    // Asked as often as on_iterations() is called, and at the end; where it says yes, on_checkpoint() is called with the state of the solve,
-    // after all of its iterations were handed over. Not for users' operators. On the GPU this waits for the device.
+    // Asked as often as on_iterations() is called, and at the end; where it says yes, on_checkpoint() is called with the state of the
+    // solve, after all of its iterations were handed over. Not for users' operators. On the GPU this waits for the device.
     virtual bool wants_checkpoint(Moment) { return false; }
     virtual void on_checkpoint(const Checkpoint&) {}
 };

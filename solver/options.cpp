@@ -32,11 +32,14 @@ void check_options(const SolveOptions& options) {
     require(options.atol >= 0 && std::isfinite(options.atol), "atol must be a finite number of at least 0", options.atol);
     require(options.btol >= 0 && std::isfinite(options.btol), "btol must be a finite number of at least 0", options.btol);
     require(options.conlim >= 0 || options.conlim == -1, "conlim must be at least 0", options.conlim);
-    require(options.ar_bound >= 0 && std::isfinite(options.ar_bound), "the bound on ||A'r|| must be a finite number of at least 0", options.ar_bound);
-    require(options.ar_relative >= 0 && options.ar_relative < 1, "the relative bound on ||A'r|| must be at least 0 and below 1", options.ar_relative);
+    require(options.ar_bound >= 0 && std::isfinite(options.ar_bound), "the bound on ||A'r|| must be a finite number of at least 0",
+            options.ar_bound);
+    require(options.ar_relative >= 0 && options.ar_relative < 1, "the relative bound on ||A'r|| must be at least 0 and below 1",
+            options.ar_relative);
     require(options.passes >= 1, "a test must pass at least once", static_cast<double>(options.passes));
     require(options.stall_window >= -1, "the window of stagnation must be at least 0", static_cast<double>(options.stall_window));
-    require(options.trust_radius >= 0 && std::isfinite(options.trust_radius), "the trust radius must be a finite number of at least 0", options.trust_radius);
+    require(options.trust_radius >= 0 && std::isfinite(options.trust_radius), "the trust radius must be a finite number of at least 0",
+            options.trust_radius);
     require(options.max_iterations >= -1, "the iteration limit must be at least 0", static_cast<double>(options.max_iterations));
     require(options.time_limit_seconds >= 0, "the time limit must be at least 0", options.time_limit_seconds);
 }

@@ -20,7 +20,8 @@ std::string suspect_words(Suspect suspect, std::int64_t iteration) {
     return fmt::format("{} is not finite {}", what, when);
 }
 
-std::string outcome_words(Status status, const SolveResult& result, const SolveOptions& options, double a_norm, double ar_bound, double eps) {
+std::string outcome_words(Status status, const SolveResult& result, const SolveOptions& options, double a_norm, double ar_bound,
+                          double eps) {
     const Norms& n = result.norms;
     const std::string sentence = status_sentence(status);
     const double r = n.r_damped;

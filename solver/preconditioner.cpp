@@ -95,8 +95,8 @@ ColumnBlocks even_blocks(std::int64_t cols, std::int64_t size) {
     return blocks;
 }
 
-BlockPreconditioner make_block_preconditioner(const CsrMatrix& a, const CsrMatrix* below, const std::vector<double>& column_scale, double damp,
-                                              const ColumnBlocks& blocks) {
+BlockPreconditioner make_block_preconditioner(const CsrMatrix& a, const CsrMatrix* below, const std::vector<double>& column_scale,
+                                              double damp, const ColumnBlocks& blocks) {
     BlockPreconditioner p;
     const double largest = std::max(max_abs_value(a), below != nullptr ? max_abs_value(*below) : 0.0);
     p.exponent = binary_exponent(largest);
@@ -107,7 +107,8 @@ BlockPreconditioner make_block_preconditioner(const CsrMatrix& a, const CsrMatri
     for (std::size_t b = 0; b < list.size(); ++b) {
         list[b].n = blocks.begins[b + 1] - blocks.begins[b];
         list[b].b.assign(static_cast<std::size_t>(list[b].n * list[b].n), 0.0);
-        for (std::int64_t j = blocks.begins[b]; j < blocks.begins[b + 1]; ++j) block_of[static_cast<std::size_t>(j)] = static_cast<std::int32_t>(b);
+        for (std::int64_t j = blocks.begins[b]; j < blocks.begins[b + 1]; ++j)
+            block_of[static_cast<std::size_t>(j)] = static_cast<std::int32_t>(b);
     }
     // Rows ascend in columns, so the entries of a block stand together.
     for (const CsrMatrix* part : {&a, below}) {
@@ -120,7 +121,8 @@ BlockPreconditioner make_block_preconditioner(const CsrMatrix& a, const CsrMatri
                 const double value = scale(part->values()[k]);
                 while (part->columns()[first] < begin) ++first;
                 for (std::int64_t other = first; other <= k; ++other) {
-                    list[b].at(list[b].b, part->columns()[k] - begin, part->columns()[other] - begin) += value * scale(part->values()[other]);
+                    list[b].at(list[b].b, part->columns()[k] - begin, part->columns()[other] - begin) +=
+                        value * scale(part->values()[other]);
                 }
             }
         }

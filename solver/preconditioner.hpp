@@ -19,7 +19,8 @@ struct ColumnBlocks {
 };
 inline constexpr std::int64_t kLargestBlock = 32;
 
-// Neighbouring columns that have entries in the same rows of A, as the unknowns of one camera or one point have: at most kLargestBlock each.
+// Neighbouring columns that have entries in the same rows of A, as the unknowns of one camera or one point have: at most kLargestBlock
+// each.
 ColumnBlocks detect_blocks(const CsrMatrix& a);
 // Blocks of `size` columns; the last one may be smaller.
 ColumnBlocks even_blocks(std::int64_t cols, std::int64_t size);
@@ -34,7 +35,7 @@ struct BlockPreconditioner {
     std::int64_t shifted = 0;    // blocks that needed it
 };
 // The matrix is [a; below]; below may be null. column_scale: D, empty: ones. damp: in the units of a.
-BlockPreconditioner make_block_preconditioner(const CsrMatrix& a, const CsrMatrix* below, const std::vector<double>& column_scale, double damp,
-                                              const ColumnBlocks& blocks);
+BlockPreconditioner make_block_preconditioner(const CsrMatrix& a, const CsrMatrix* below, const std::vector<double>& column_scale,
+                                              double damp, const ColumnBlocks& blocks);
 
 }  // namespace lsmr

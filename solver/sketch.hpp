@@ -1,9 +1,9 @@
-// Sketch-and-precondition for tall A of moderate width: a random S with 4 n rows, S A = Q R, and K = R^-1 as the preconditioner, under which
-// the condition is near 1 whatever that of A is.
+// Sketch-and-precondition for tall A of moderate width: a random S with 4 n rows, S A = Q R, and K = R^-1 as the preconditioner, under
+// which the condition is near 1 whatever that of A is.
 //
 // V. Rokhlin, M. Tygert, "A fast randomized algorithm for overdetermined linear least-squares regression", PNAS 105 (2008),
-// DOI 10.1073/pnas.0804869105; sparse signs: 8 entries +-1/sqrt(8) in each column of S. The iteration starts from the sketch's own solution:
-// from zero it is not stable (M. Meier, Y. Nakatsukasa, A. Townsend, M. Webb, SIAM J. Matrix Anal. Appl. 45 (2024)).
+// DOI 10.1073/pnas.0804869105; sparse signs: 8 entries +-1/sqrt(8) in each column of S. The iteration starts from the sketch's own
+// solution: from zero it is not stable (M. Meier, Y. Nakatsukasa, A. Townsend, M. Webb, SIAM J. Matrix Anal. Appl. 45 (2024)).
 #pragma once
 
 #include <cstdint>

@@ -30,7 +30,9 @@ EngineMatrix make_engine_matrix(std::shared_ptr<const CsrMatrix> original, const
     constexpr int kLargest = 900;
     constexpr int kSmallest = -800;
     if (m.max_abs > 0 && (exponent > kLargest || exponent < kSmallest)) {
-        const auto scaled = [exponent](const CsrMatrix& a) { return std::make_shared<const CsrMatrix>(a.scaled_by_power_of_two(-exponent)); };
+        const auto scaled = [exponent](const CsrMatrix& a) {
+            return std::make_shared<const CsrMatrix>(a.scaled_by_power_of_two(-exponent));
+        };
         m.working = scaled(*m.working);
         if (m.below) m.below = scaled(*m.below);
         m.max_abs = PowerOfTwo(-exponent)(m.max_abs);
@@ -86,17 +88,19 @@ std::unique_ptr<Engine> make_engine(const EngineMatrix& a, const PrepareOptions&
 
 void check_damp_hint(const PrepareOptions& options) {
     if (!(options.preconditioner_damp >= 0) || std::isinf(options.preconditioner_damp)) {
-        throw InputError(fmt::format("the preconditioner's damping must be a finite number of at least 0, not {}", options.preconditioner_damp));
+        throw InputError(
+            fmt::format("the preconditioner's damping must be a finite number of at least 0, not {}", options.preconditioner_damp));
     }
 }
 
 void make_sketch(EngineMatrix& m, const PrepareOptions& options, std::string& note) {
     check_damp_hint(options);
     if (options.device == DeviceKind::cuda) throw InputError("the sketch preconditioner runs on the CPU only");
-    m.sketch = std::make_shared<const Sketch>(*m.working, m.below.get(), m.column_scale, PowerOfTwo(m.exponent)(options.preconditioner_damp),
-                                              options.sketch_seed, options.sketch_limit_bytes);
-    note = fmt::format("preconditioner: R of a sketch of {} rows, seed {}; the iteration starts from the sketch's solution", m.sketch->rows(),
-                       options.sketch_seed);
+    m.sketch =
+        std::make_shared<const Sketch>(*m.working, m.below.get(), m.column_scale, PowerOfTwo(m.exponent)(options.preconditioner_damp),
+                                       options.sketch_seed, options.sketch_limit_bytes);
+    note = fmt::format("preconditioner: R of a sketch of {} rows, seed {}; the iteration starts from the sketch's solution",
+                       m.sketch->rows(), options.sketch_seed);
 }
 
 std::shared_ptr<const BlockPreconditioner> make_preconditioner(const EngineMatrix& m, const PrepareOptions& options, std::string& note) {
@@ -105,9 +109,10 @@ std::shared_ptr<const BlockPreconditioner> make_preconditioner(const EngineMatri
     const ColumnBlocks blocks = options.preconditioner == Preconditioner::columns ? even_blocks(cols, 1)
                                 : options.block_size != 0                         ? even_blocks(cols, options.block_size)
                                                                                   : detect_blocks(*m.original);
-    auto p = std::make_shared<const BlockPreconditioner>(make_block_preconditioner(*m.working, m.below.get(), m.column_scale,
-                                                                                   PowerOfTwo(m.exponent)(options.preconditioner_damp), blocks));
-    note = fmt::format("preconditioner: {} blocks of A^T A, at most {} columns each, {} entries", blocks.count(), blocks.largest(), p->k.nnz());
+    auto p = std::make_shared<const BlockPreconditioner>(
+        make_block_preconditioner(*m.working, m.below.get(), m.column_scale, PowerOfTwo(m.exponent)(options.preconditioner_damp), blocks));
+    note = fmt::format("preconditioner: {} blocks of A^T A, at most {} columns each, {} entries", blocks.count(), blocks.largest(),
+                       p->k.nnz());
     if (p->shifted > 0) note += fmt::format("; {} of them are singular and were shifted", p->shifted);
     return p;
 }
@@ -143,7 +148,8 @@ PreparedProblem::PreparedProblem(std::shared_ptr<const CsrMatrix> a, const Prepa
     transform_.a.reset();
     transform_.below.reset();
     if (options.scale == Scaling::rows || options.scale == Scaling::both) {
-        notes.push_back("scaled rows weigh the equations differently: where A x = b cannot be met, another x is the least-squares solution");
+        notes.push_back(
+            "scaled rows weigh the equations differently: where A x = b cannot be met, another x is the least-squares solution");
     }
     info_ = engine_->info();
     info_.precision = options.precision;
@@ -153,7 +159,8 @@ PreparedProblem::PreparedProblem(std::shared_ptr<const CsrMatrix> a, const Prepa
                                                *std::max_element(transform_.column_scale.begin(), transform_.column_scale.end())));
     }
     if (transform_.g) {
-        info_.plan.notes.push_back(fmt::format("{} regularising rows, {} entries, as an operator of their own", transform_.g->rows(), transform_.g->nnz()));
+        info_.plan.notes.push_back(
+            fmt::format("{} regularising rows, {} entries, as an operator of their own", transform_.g->rows(), transform_.g->nnz()));
     }
     if (!blocks_note.empty()) info_.plan.notes.push_back(blocks_note);
     info_.setup_seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();

@@ -20,7 +20,8 @@ double at(const std::vector<double>& scale, std::int64_t i) { return scale.empty
 
 void check_values(std::span<const double> values, std::int64_t expected, const char* what, const char* of, const CsrMatrix& a) {
     if (static_cast<std::int64_t>(values.size()) != expected) {
-        throw InputError(fmt::format("{}: {} values, A is {} x {}: one for each {} is needed", what, values.size(), a.rows(), a.cols(), of));
+        throw InputError(
+            fmt::format("{}: {} values, A is {} x {}: one for each {} is needed", what, values.size(), a.rows(), a.cols(), of));
     }
     check_finite(values, what);
     const auto negative = std::find_if(values.begin(), values.end(), [](double v) { return v < 0; });
@@ -45,7 +46,8 @@ CsrMatrix scaled(const CsrMatrix& a, const std::vector<double>& rows, const std:
     std::copy(a.offsets(), a.offsets() + a.rows() + 1, offsets.data());
     std::copy(a.columns(), a.columns() + a.nnz(), columns.data());
     for (std::int64_t i = 0; i < a.rows(); ++i) {
-        for (std::int64_t k = a.offsets()[i]; k < a.offsets()[i + 1]; ++k) values.data()[k] = at(rows, i) * a.values()[k] * at(cols, columns.data()[k]);
+        for (std::int64_t k = a.offsets()[i]; k < a.offsets()[i + 1]; ++k)
+            values.data()[k] = at(rows, i) * a.values()[k] * at(cols, columns.data()[k]);
     }
     return CsrMatrix::from_csr(a.rows(), a.cols(), std::move(offsets), std::move(columns), std::move(values));
 }
@@ -72,7 +74,8 @@ std::vector<double> evening_scale(const std::vector<double>& squares) {
 std::shared_ptr<const CsrMatrix> make_regulariser(const CsrMatrix& a, const PrepareOptions& options) {
     const CsrMatrix* l = options.regulariser.get();
     if (l != nullptr && l->cols() != a.cols()) {
-        throw InputError(fmt::format("regulariser: it is {} x {}, A is {} x {}: both need as many columns", l->rows(), l->cols(), a.rows(), a.cols()));
+        throw InputError(
+            fmt::format("regulariser: it is {} x {}, A is {} x {}: both need as many columns", l->rows(), l->cols(), a.rows(), a.cols()));
     }
     if (!(options.regulariser_weight >= 0) || std::isinf(options.regulariser_weight)) {
         throw InputError(fmt::format("regulariser: the weight is {}, not a finite number of at least 0", options.regulariser_weight));
@@ -137,7 +140,8 @@ Transform make_transform(std::shared_ptr<const CsrMatrix> a, const PrepareOption
     t.g = make_regulariser(*a, options);
 
     double largest = 0;
-    for_each_entry(*a, [&](std::int64_t i, std::int64_t, double value) { largest = std::max(largest, std::abs(value) * at(t.row_scale, i)); });
+    for_each_entry(*a,
+                   [&](std::int64_t i, std::int64_t, double value) { largest = std::max(largest, std::abs(value) * at(t.row_scale, i)); });
     if (t.g) largest = std::max(largest, max_abs_value(*t.g));
     if (std::isinf(largest)) throw InputError("weights: an entry of A times the root of its weight is beyond the range of doubles");
     // Squares of entries over the largest: they neither overflow nor all vanish.
@@ -173,7 +177,9 @@ std::vector<double> Transform::right_side(std::span<const double> b, std::span<c
     const std::size_t m = all.size();
     all.resize(m + static_cast<std::size_t>(g->rows()), 0.0);
     if (!c.empty()) {
-        for_each_entry(*g, [&](std::int64_t i, std::int32_t j, double value) { all[m + static_cast<std::size_t>(i)] += value * c[static_cast<std::size_t>(j)]; });
+        for_each_entry(*g, [&](std::int64_t i, std::int32_t j, double value) {
+            all[m + static_cast<std::size_t>(i)] += value * c[static_cast<std::size_t>(j)];
+        });
     }
     return all;
 }

@@ -1,7 +1,7 @@
 // The transformed copy that a solve runs on: row weights, scaled rows and columns, and rows that regularise.
 //
-// What a caller asks for is min ||R (b - A x)||^2 + ||G (x - c)||^2 + lambda^2 ||x - c||^2 with R = diag(sqrt(w_i) 2^(k_i)); the iteration sees
-// [R A; G] D and z = D^-1 x. D holds powers of two, so scaling columns rounds nothing: A x and A^T y keep their bits but for the order
+// What a caller asks for is min ||R (b - A x)||^2 + ||G (x - c)||^2 + lambda^2 ||x - c||^2 with R = diag(sqrt(w_i) 2^(k_i)); the iteration
+// sees [R A; G] D and z = D^-1 x. D holds powers of two, so scaling columns rounds nothing: A x and A^T y keep their bits but for the order
 // that a stop comes in.
 #pragma once
 

@@ -1,4 +1,5 @@
-// Conjugate gradients for symmetric positive definite A, and the choice of a method. As solver_suite.hpp: called per backend.
+// Conjugate gradients for symmetric positive definite A, and the choice of a method. As solver_suite.hpp: called per
+// backend.
 #pragma once
 
 #include <doctest/doctest.h>
@@ -11,7 +12,8 @@
 
 namespace lsmr::test {
 
-// The grid's five-point Laplacian, n = side^2, plus shift on the diagonal: symmetric positive definite; strictly dominant where shift > 0.
+// The grid's five-point Laplacian, n = side^2, plus shift on the diagonal: symmetric positive definite; strictly
+// dominant where shift > 0.
 inline Matrix laplacian(std::int64_t side, double shift) {
     Triplets t{side * side, side * side, {}, {}, {}};
     for (std::int64_t i = 0; i < side; ++i) {

@@ -1,4 +1,5 @@
-// Checkpoints: a solve that was interrupted goes on to the bits that it would have had. As solver_suite.hpp: called per backend.
+// Checkpoints: a solve that was interrupted goes on to the bits that it would have had. As solver_suite.hpp: called per
+// backend.
 #pragma once
 
 #include <doctest/doctest.h>
@@ -28,8 +29,8 @@ class Saver : public Recorder {
     int asked_ = 0;
 };
 
-inline Answer resumed(PreparedProblem& problem, const Vector& b, const SolveOptions& options, const std::optional<Vector>& x0,
-                      const Checkpoint& from, Observer* observer = nullptr) {
+inline Answer resumed(PreparedProblem& problem, const Vector& b, const SolveOptions& options,
+                      const std::optional<Vector>& x0, const Checkpoint& from, Observer* observer = nullptr) {
     Answer answer;
     answer.x = x0 ? *x0 : Vector(index(problem.matrix().cols()), std::numeric_limits<double>::quiet_NaN());
     answer.result = problem.solve(b, answer.x, options, x0.has_value(), observer, &from);
@@ -42,10 +43,12 @@ inline void check_same(const Answer& now, const Answer& whole) {
     CHECK(now.result.iterations == whole.result.iterations);
     CHECK(now.result.norms.ar == whole.result.norms.ar);
     CHECK(now.result.norms.r_estimated == whole.result.norms.r_estimated);
-    CHECK((now.result.norms.start_ratio == whole.result.norms.start_ratio || std::isnan(whole.result.norms.start_ratio)));
+    CHECK(
+        (now.result.norms.start_ratio == whole.result.norms.start_ratio || std::isnan(whole.result.norms.start_ratio)));
 }
 
-// Every method and form of the problem, interrupted at 0, 1, 2, k: from states taken on the way, and from those that a limit or a stop left.
+// Every method and form of the problem, interrupted at 0, 1, 2, k: from states taken on the way, and from those that a
+// limit or a stop left.
 inline void suite_checkpoints(const PrepareOptions& base) {
     const Matrix tall = graded(*random_sparse(150, 50, 4, 1001), 30);
     const Vector x0 = random_vector(50, 1003);
@@ -136,8 +139,8 @@ inline void suite_checkpoint_refusals(const PrepareOptions& base) {
     options.max_iterations = 500;
     options.time_limit_seconds = 1000;  // limits may differ
     CHECK(resumed(problem, b, options, x0, state).result.converged());
-    const auto refused = [&](const Matrix& matrix, const PrepareOptions& prepare, const Vector& rhs, const SolveOptions& o,
-                             const std::optional<Vector>& start, const std::string& part) {
+    const auto refused = [&](const Matrix& matrix, const PrepareOptions& prepare, const Vector& rhs,
+                             const SolveOptions& o, const std::optional<Vector>& start, const std::string& part) {
         PreparedProblem other(matrix, prepare);
         std::string message;
         try {

@@ -6,8 +6,8 @@ using namespace cli;
 TEST_CASE("cli: the method, and why auto took it") {
     const Folder folder;
     // Symmetric, diagonally dominant: (4 1; 1 3) x = (5, 4).
-    const std::string spd = folder.write(
-        "S.mtx", "%%MatrixMarket matrix coordinate real symmetric\n2 2 3\n1 1 4\n2 1 1\n2 2 3\n");
+    const std::string spd =
+        folder.write("S.mtx", "%%MatrixMarket matrix coordinate real symmetric\n2 2 3\n1 1 4\n2 1 1\n2 2 3\n");
     const std::string b = folder.write("b.mtx", "%%MatrixMarket matrix array real general\n2 1\n5\n4\n");
     const Run chosen = run({spd, b, "--method", "auto", "-v", "--btol", "1e-12", "--json", "-"});
     const json report = json::parse(chosen.out);
@@ -45,14 +45,20 @@ TEST_CASE("cli: a centre for each column of b") {
     const std::string a = folder.write("A.mtx", kSmallA);
     const std::string b = folder.write("b2.mtx", array_text(3, 2, {1, 2, 3, -3, 0, 4}));
     const std::string c = folder.write("c2.mtx", array_text(2, 2, {3, 7, -1, 5}));
-    const auto x = parse_array(run({a, b, "--damp", "2", "--damp-center", c, "--atol", "1e-14", "--btol", "1e-14", "-o", "-"}).out).values;
+    const auto x =
+        parse_array(run({a, b, "--damp", "2", "--damp-center", c, "--atol", "1e-14", "--btol", "1e-14", "-o", "-"}).out)
+            .values;
     REQUIRE(x.size() == 4);
     const std::vector<std::vector<double>> bs{{1, 2, 3}, {-3, 0, 4}}, cs{{3, 7}, {-1, 5}};
     for (std::size_t j = 0; j < 2; ++j) {
         const std::string bj = folder.write("bj.mtx", array_text(3, 1, bs[j]));
         const std::string cj = folder.write("cj.mtx", array_text(2, 1, cs[j]));
-        const auto alone = parse_array(run({a, bj, "--damp", "2", "--damp-center", cj, "--atol", "1e-14", "--btol", "1e-14", "-o", "-"}).out).values;
-        CHECK(std::vector<double>(x.begin() + static_cast<std::ptrdiff_t>(2 * j), x.begin() + static_cast<std::ptrdiff_t>(2 * j + 2)) == alone);
+        const auto alone =
+            parse_array(
+                run({a, bj, "--damp", "2", "--damp-center", cj, "--atol", "1e-14", "--btol", "1e-14", "-o", "-"}).out)
+                .values;
+        CHECK(std::vector<double>(x.begin() + static_cast<std::ptrdiff_t>(2 * j),
+                                  x.begin() + static_cast<std::ptrdiff_t>(2 * j + 2)) == alone);
     }
 }
 
@@ -79,13 +85,16 @@ TEST_CASE("cli: weights, scaling and regularisation") {
     close(solve({"--column-damp", d}), 19.0 / 11, 6.0 / 11);
     close(solve({"--column-damp", d, "--scale", "cols"}), 19.0 / 11, 6.0 / 11);
     // L = (1 -1), weight 3: [2 + 9, 1 - 9; 1 - 9, 2 + 9] x = (4, 5).
-    const std::string l = folder.write("L.mtx", "%%MatrixMarket matrix coordinate real general\n1 2 2\n1 1 1\n1 2 -1\n");
+    const std::string l =
+        folder.write("L.mtx", "%%MatrixMarket matrix coordinate real general\n1 2 2\n1 1 1\n1 2 -1\n");
     close(solve({"--regularise", l, "--regularise-weight", "3"}), (4 * 11 + 5 * 8) / 57.0, (5 * 11 + 4 * 8) / 57.0);
     // Around c = (5, 0): the right side gains 9 (5, -5).
     const std::string c = folder.write("c.mtx", "5\n0\n");
-    close(solve({"--regularise", l, "--regularise-weight", "3", "--damp-center", c}), (49 * 11 - 40 * 8) / 57.0, (-40 * 11 + 49 * 8) / 57.0);
+    close(solve({"--regularise", l, "--regularise-weight", "3", "--damp-center", c}), (49 * 11 - 40 * 8) / 57.0,
+          (-40 * 11 + 49 * 8) / 57.0);
 
-    const Run report = run({a, b, "--regularise", l, "--column-damp", d, "--weights", w, "--scale", "cols", "-v", "--json", "-"});
+    const Run report =
+        run({a, b, "--regularise", l, "--column-damp", d, "--weights", w, "--scale", "cols", "-v", "--json", "-"});
     CHECK(report.code == 0);
     const json options = json::parse(report.out)["options"];
     CHECK(options["regularise"] == l);
@@ -105,10 +114,12 @@ TEST_CASE("cli: weights, scaling and regularisation") {
     const Run negative = run({a, b, "--column-damp", folder.write("n.mtx", "1\n-1\n")});
     CHECK(negative.code == 65);
     CHECK(negative.says("entry 2 is -1"));
-    const Run shape = run({a, b, "--regularise", folder.write("L3.mtx", "%%MatrixMarket matrix coordinate real general\n1 3 1\n1 3 1\n")});
+    const Run shape = run({a, b, "--regularise",
+                           folder.write("L3.mtx", "%%MatrixMarket matrix coordinate real general\n1 3 1\n1 3 1\n")});
     CHECK(shape.code == 65);
     CHECK(shape.says("L is 1 x 3, A is 3 x 2: both need as many columns"));
-    const std::string wide = folder.write("W.mtx", "%%MatrixMarket matrix coordinate real general\n1 2 2\n1 1 3\n1 2 4\n");
+    const std::string wide =
+        folder.write("W.mtx", "%%MatrixMarket matrix coordinate real general\n1 2 2\n1 1 3\n1 2 4\n");
     const Run least = run({wide, "--rhs", "ones", "--json", "-"});
     CHECK(least.says("of all solutions, x is the one of least ||x||"));
     CHECK(json::parse(least.out)["notes"].size() == 1);
@@ -118,9 +129,9 @@ TEST_CASE("cli: weights, scaling and regularisation") {
 TEST_CASE("cli: a solve that is killed again and again ends with the same x") {
     const Folder folder;
     const std::string a = folder.write("A.mtx", long_chain(3000));
-    const std::vector<std::string> solve = {a,          "--rhs", "random:1", "--atol",     "0",     "--btol",         "0",
-                                            "--conlim", "0",     "--damp",   "1e-6",       "--x0",  folder / "x0",    "--stall-window",
-                                            "0",        "-q",    "--method", "lsmr",       "--max-iter", "12000"};
+    const std::vector<std::string> solve = {
+        a,      "--rhs", "random:1",    "--atol",         "0", "--btol", "0",        "--conlim", "0",          "--damp",
+        "1e-6", "--x0",  folder / "x0", "--stall-window", "0", "-q",     "--method", "lsmr",     "--max-iter", "12000"};
     std::vector<double> x0(3000);
     for (std::size_t j = 0; j < x0.size(); ++j) x0[j] = static_cast<double>(j % 17) - 8;
     folder.write("x0", array_text(3000, 1, x0));
@@ -132,7 +143,8 @@ TEST_CASE("cli: a solve that is killed again and again ends with the same x") {
     int states = 0;
     Run last;
     for (int round = 0; round < 200; ++round) {
-        std::vector<std::string> args = with(solve, {"-o", folder / "x", "--json", folder / "j", "--save-state", folder / "s", "--checkpoint-every", "0.005"});
+        std::vector<std::string> args = with(solve, {"-o", folder / "x", "--json", folder / "j", "--save-state",
+                                                     folder / "s", "--checkpoint-every", "0.005"});
         if (fs::exists(folder / "s")) {
             args = with(args, {"--resume", folder / "s"});
             ++states;
@@ -163,12 +175,14 @@ TEST_CASE("cli: a solve that is killed again and again ends with the same x") {
 TEST_CASE("cli: states are saved where a solve stops, and refused where they do not fit") {
     const Folder folder;
     const std::string a = folder.write("A.mtx", long_chain(400));
-    const std::vector<std::string> solve = {a, "--rhs", "random:1", "--atol", "1e-10", "--btol", "1e-10", "--conlim", "0"};
+    const std::vector<std::string> solve = {a,        "--rhs", "random:1", "--atol", "1e-10",
+                                            "--btol", "1e-10", "--conlim", "0"};
     const std::string state = folder / "s";
     const Run part = run(with(solve, {"--max-iter", "50", "--save-state", state}));
     CHECK(part.code == 2);
     CHECK(part.says("state           of iteration 50 in " + state + ": go on with --resume " + state));
-    const Run rest = run(with(solve, {"--max-iter", "5000", "--resume", state, "-o", folder / "x", "--history", folder / "h"}));
+    const Run rest =
+        run(with(solve, {"--max-iter", "5000", "--resume", state, "-o", folder / "x", "--history", folder / "h"}));
     CHECK(rest.code == 0);
     CHECK(rest.says("resumed         after iteration 50 of " + state));
     const Run whole = run(with(solve, {"--max-iter", "5000", "-o", folder / "y"}));
@@ -183,7 +197,8 @@ TEST_CASE("cli: states are saved where a solve stops, and refused where they do 
         CHECK(result.says(words));
     };
     refused(with(solve, {"--resume", state, "--method", "cgls"}), 65, "the method was lsmr, now it is cgls");
-    refused({a, "--rhs", "random:2", "--atol", "1e-10", "--btol", "1e-10", "--conlim", "0", "--resume", state}, 65, "another b");
+    refused({a, "--rhs", "random:2", "--atol", "1e-10", "--btol", "1e-10", "--conlim", "0", "--resume", state}, 65,
+            "another b");
     refused(with(solve, {"--resume", state, "--x0", folder / "y"}), 65, "another x0");
     refused(with(solve, {"--resume", folder / "none"}), 66, "cannot be read");
     refused(with(solve, {"--resume", a}), 65, "this is no saved state");
@@ -214,10 +229,12 @@ TEST_CASE("cli: SIGTERM leaves a state to go on with") {
 TEST_CASE("cli: preconditioners") {
     const Folder folder;
     // Columns 1 and 2 have the same rows and are nearly parallel; 3 stands alone.
-    const std::string a = folder.write(
-        "A.mtx", "%%MatrixMarket matrix coordinate real general\n4 3 8\n1 1 1\n2 1 2\n3 1 3\n1 2 1.001\n2 2 2\n3 2 3\n3 3 100\n4 3 7\n");
+    const std::string a = folder.write("A.mtx",
+                                       "%%MatrixMarket matrix coordinate real general\n4 3 8\n1 1 1\n2 1 2\n3 1 3\n1 2 "
+                                       "1.001\n2 2 2\n3 2 3\n3 3 100\n4 3 7\n");
     const auto solve = [&](const std::string& preconditioner) {
-        return run({a, "--rhs", "ones", "--atol", "1e-12", "--btol", "1e-12", "--conlim", "0", "--precondition", preconditioner, "-v", "--json", "-"});
+        return run({a, "--rhs", "ones", "--atol", "1e-12", "--btol", "1e-12", "--conlim", "0", "--precondition",
+                    preconditioner, "-v", "--json", "-"});
     };
     const Run none = solve("none");
     const Run sketch = solve("sketch:5");
@@ -225,8 +242,11 @@ TEST_CASE("cli: preconditioners") {
     CHECK(sketch.says("R of a sketch of 12 rows, seed 5"));
     CHECK(json::parse(sketch.out)["options"]["precondition"] == "sketch");
     CHECK(json::parse(sketch.out)["options"]["sketch_seed"] == 5);
-    CHECK(json::parse(sketch.out)["norms"]["r"].get<double>() == doctest::Approx(json::parse(none.out)["norms"]["r"].get<double>()).epsilon(1e-9));
-    CHECK(run({folder.write("Z.mtx", "%%MatrixMarket matrix coordinate real general\n3 2 1\n1 1 1\n"), "--rhs", "ones", "--precondition", "sketch"}).says("singular to rounding"));
+    CHECK(json::parse(sketch.out)["norms"]["r"].get<double>() ==
+          doctest::Approx(json::parse(none.out)["norms"]["r"].get<double>()).epsilon(1e-9));
+    CHECK(run({folder.write("Z.mtx", "%%MatrixMarket matrix coordinate real general\n3 2 1\n1 1 1\n"), "--rhs", "ones",
+               "--precondition", "sketch"})
+              .says("singular to rounding"));
     for (const std::string preconditioner : {"cols", "blocks", "blocks:2"}) {
         const Run result = solve(preconditioner);
         CAPTURE(preconditioner);
@@ -234,8 +254,10 @@ TEST_CASE("cli: preconditioners") {
         const json report = json::parse(result.out);
         CHECK(result.code == 0);
         CHECK(report["options"]["precondition"] == preconditioner);
-        CHECK(report["norms"]["r"].get<double>() == doctest::Approx(json::parse(none.out)["norms"]["r"].get<double>()).epsilon(1e-9));
-        CHECK(result.says(preconditioner == "cols" ? "3 blocks of A^T A, at most 1 columns each" : "2 blocks of A^T A, at most 2 columns each"));
+        CHECK(report["norms"]["r"].get<double>() ==
+              doctest::Approx(json::parse(none.out)["norms"]["r"].get<double>()).epsilon(1e-9));
+        CHECK(result.says(preconditioner == "cols" ? "3 blocks of A^T A, at most 1 columns each"
+                                                   : "2 blocks of A^T A, at most 2 columns each"));
         CHECK(result.says(" preconditioned"));
     }
 }

@@ -197,7 +197,7 @@ inline std::string long_chain(int size) {
 }
 inline constexpr int kChainSize = 100000;
 inline const std::vector<std::string> kNeverDone{"--rhs", "random:1", "--atol", "0",          "--btol",
-                                          "0",     "--conlim", "0",      "--max-iter", "1000000000"};
+                                                 "0",     "--conlim", "0",      "--max-iter", "1000000000"};
 
 inline std::vector<std::string> with(std::vector<std::string> args, const std::vector<std::string>& more) {
     args.insert(args.end(), more.begin(), more.end());

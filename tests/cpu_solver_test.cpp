@@ -5,13 +5,13 @@
 #include <chrono>
 #include <thread>
 
-#include "operator/function_operator.hpp"
 #include "checkpoint_suite.hpp"
+#include "operator/function_operator.hpp"
 #include "preconditioner_suite.hpp"
-#include "stop_suite.hpp"
-#include "transform_suite.hpp"
 #include "solver/cpu/cpu_backend.hpp"
 #include "solver_suite.hpp"
+#include "stop_suite.hpp"
+#include "transform_suite.hpp"
 
 using namespace lsmr;
 using namespace lsmr::test;
@@ -339,7 +339,8 @@ TEST_CASE("preconditioner: sketch") {
                         if (hint == damp) CHECK(answer.result.iterations <= 60);
                         check_claim(answer.result, t, options, kEps64);
                         check_norms(answer.result, t);
-                        const Oracle oracle = dense_solution(*problem.stack(), problem.rhs(center), damp, damp > 0 ? center : Vector{});
+                        const Oracle oracle =
+                            dense_solution(*problem.stack(), problem.rhs(center), damp, damp > 0 ? center : Vector{});
                         CHECK(distance(answer.x, oracle.x) <= error_bound(t, oracle.sigma_min));
                     }
                 }
@@ -369,7 +370,8 @@ TEST_CASE("preconditioner: sketch") {
     PrepareOptions small = sketch;
     small.sketch_limit_bytes = 1000;
     CHECK_THROWS_WITH_AS(PreparedProblem(a, small), doctest::Contains("a dense 120 x 30 matrix of 28"), InputError);
-    CHECK_THROWS_WITH_AS(PreparedProblem(matrix_of(3, 2, {1, 1, 2, 2, 3, 3}), sketch), doctest::Contains("singular to rounding"), InputError);
+    CHECK_THROWS_WITH_AS(PreparedProblem(matrix_of(3, 2, {1, 1, 2, 2, 3, 3}), sketch),
+                         doctest::Contains("singular to rounding"), InputError);
     PrepareOptions on_gpu = sketch;
     on_gpu.device = DeviceKind::cuda;
     CHECK_THROWS_WITH_AS(PreparedProblem(a, on_gpu), "the sketch preconditioner runs on the CPU only", InputError);
@@ -401,8 +403,10 @@ TEST_CASE("preconditioner: factors of the blocks") {
         for (std::size_t b = 0; b + 1 < blocks.begins.size(); ++b) {
             const auto begin = blocks.begins[b], n = blocks.begins[b + 1] - begin;
             const DenseMatrix kb = k.block(begin, begin, n, n);
-            const DenseMatrix m = gram.block(begin, begin, n, n) + static_cast<long double>(damp * damp) * DenseMatrix::Identity(n, n);
-            CHECK((kb.transpose() * m * kb - DenseMatrix::Identity(n, n)).norm() < 1e-8L);  // the blocks' condition is about 1e7
+            const DenseMatrix m =
+                gram.block(begin, begin, n, n) + static_cast<long double>(damp * damp) * DenseMatrix::Identity(n, n);
+            CHECK((kb.transpose() * m * kb - DenseMatrix::Identity(n, n)).norm() <
+                  1e-8L);  // the blocks' condition is about 1e7
         }
         CHECK((k.triangularView<Eigen::StrictlyLower>().toDenseMatrix()).norm() == 0);
         check_within(p.frobenius, static_cast<double>((dense(*a) * k).norm()), 1e-9 * p.frobenius, "||A K||_F");
@@ -695,8 +699,9 @@ TEST_CASE("solver: status 11 breakdown") {
     CHECK(!answer.result.message.empty());
 }
 
-// Code 6. With exact products test 5 passes first: ||A'r|| is as small beside ||A|| ||r|| as the least singular value beside the largest.
-// An operator whose first products are far too small makes LSQR see a condition of 1e17 while ||A'r|| is not small.
+// Code 6. With exact products test 5 passes first: ||A'r|| is as small beside ||A|| ||r|| as the least singular value
+// beside the largest. An operator whose first products are far too small makes LSQR see a condition of 1e17 while
+// ||A'r|| is not small.
 TEST_CASE("solver: status 6 condition at machine precision") {
     const Matrix a = tall_matrix();
     const Vector b = random_vector(a->rows(), 482);
@@ -775,7 +780,8 @@ TEST_CASE("cg: a user's operator") {
     CHECK(spoiled.result.status == Status::non_finite);
     CHECK(spoiled.result.iterations == 3);
     CHECK(spoiled.result.message.find("in iteration 4") != std::string::npos);
-    CHECK(same_bits(spoiled.x, solve(on_cpu(), a, b, exactly(Method::cg, 3)).x) == false);  // another ||A||, other scale
+    CHECK(same_bits(spoiled.x, solve(on_cpu(), a, b, exactly(Method::cg, 3)).x) ==
+          false);  // another ||A||, other scale
     UserOperator<double> plain(a);
     CHECK(same_bits(spoiled.x, solve_operator(plain, b, exactly(Method::cg, 3)).x));
     UserOperator<double> tall(tall_matrix());

@@ -11,15 +11,16 @@
 
 namespace lsmr::test {
 
-// Cameras of 9 columns and points of 3, as in bundle adjustment: every row pair sees one of each. Columns of a block are nearly dependent
-// and of very different size, which is what a block preconditioner undoes.
+// Cameras of 9 columns and points of 3, as in bundle adjustment: every row pair sees one of each. Columns of a block
+// are nearly dependent and of very different size, which is what a block preconditioner undoes.
 inline Matrix bundle_matrix(std::int64_t cameras = 4, std::int64_t points = 14, std::uint64_t seed = 1101) {
     Random random(seed);
     const std::int64_t sizes[] = {9, 3};
     const auto mixed = [&](std::int64_t size) {  // rows of coefficients that leave columns nearly parallel
         Vector row(index(size));
         const double common = random();
-        for (std::int64_t j = 0; j < size; ++j) row[index(j)] = (common + 0.02 * random()) * std::pow(10.0, static_cast<double>(j % 4) - 2);
+        for (std::int64_t j = 0; j < size; ++j)
+            row[index(j)] = (common + 0.02 * random()) * std::pow(10.0, static_cast<double>(j % 4) - 2);
         return row;
     };
     Triplets t{0, cameras * sizes[0] + points * sizes[1], {}, {}, {}};
@@ -30,7 +31,8 @@ inline Matrix bundle_matrix(std::int64_t cameras = 4, std::int64_t points = 14, 
                 const Vector camera = mixed(sizes[0]);
                 const Vector point = mixed(sizes[1]);
                 for (std::int64_t j = 0; j < sizes[0]; ++j) t.add(t.rows, c * sizes[0] + j, camera[index(j)]);
-                for (std::int64_t j = 0; j < sizes[1]; ++j) t.add(t.rows, cameras * sizes[0] + p * sizes[1] + j, point[index(j)]);
+                for (std::int64_t j = 0; j < sizes[1]; ++j)
+                    t.add(t.rows, cameras * sizes[0] + p * sizes[1] + j, point[index(j)]);
             }
         }
     }
@@ -115,7 +117,8 @@ inline void suite_preconditioned_answers(const PrepareOptions& base) {
                             CHECK(answer.result.converged());
                             check_claim(answer.result, t, options, kEps64);
                             check_norms(answer.result, t);
-                            const Oracle oracle = dense_solution(*problem.stack(), problem.rhs(center), damp, damp > 0 ? center : Vector{});
+                            const Oracle oracle = dense_solution(*problem.stack(), problem.rhs(center), damp,
+                                                                 damp > 0 ? center : Vector{});
                             CHECK(distance(answer.x, oracle.x) <= error_bound(t, oracle.sigma_min));
                         }
                     }
@@ -153,7 +156,8 @@ inline void suite_preconditioners_save_iterations(const PrepareOptions& base) {
         CHECK(columns.result.iterations < none.result.iterations);
         CHECK(3 * blocks.result.iterations < columns.result.iterations);
         for (const int e : {-900, -30, 500, 950}) {
-            const Answer other = solve(with_blocks(base), std::make_shared<const CsrMatrix>(a->scaled_by_power_of_two(e)), b, options);
+            const Answer other =
+                solve(with_blocks(base), std::make_shared<const CsrMatrix>(a->scaled_by_power_of_two(e)), b, options);
             CHECK(other.result.status == blocks.result.status);
             CHECK(same_bits(other.x, scaled(blocks.x, std::ldexp(1.0, -e))));
         }
@@ -173,7 +177,8 @@ inline void suite_preconditioner_refusals(const PrepareOptions& base) {
     const Vector b = random_vector(a->rows(), 1141);
     PreparedProblem problem(a, with_blocks(base, 1));
     Vector x(40, 0.0);
-    CHECK_THROWS_WITH_AS(problem.solve(b, x, with_method(Method::cgls)), "cgls takes no preconditioner: lsmr and lsqr do", InputError);
+    CHECK_THROWS_WITH_AS(problem.solve(b, x, with_method(Method::cgls)),
+                         "cgls takes no preconditioner: lsmr and lsqr do", InputError);
     SolveOptions bounded;
     bounded.trust_radius = 1;
     CHECK_THROWS_AS(problem.solve(b, x, bounded), InputError);

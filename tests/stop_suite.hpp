@@ -1,4 +1,5 @@
-// The stops beside atol, btol and conlim: bounds on ||A'r||, several passes, stagnation, the trust radius. As solver_suite.hpp.
+// The stops beside atol, btol and conlim: bounds on ||A'r||, several passes, stagnation, the trust radius. As
+// solver_suite.hpp.
 #pragma once
 
 #include <doctest/doctest.h>
@@ -17,7 +18,8 @@ inline void suite_gradient_bounds(const PrepareOptions& base) {
         for (const double damp : {0.0, 0.2}) {
             for (const bool warm : {false, true}) {
                 const std::optional<Vector> start = warm ? std::optional<Vector>(x0) : std::nullopt;
-                const Truth at_start = truth(*a, b, warm ? x0 : Vector(x0.size(), 0.0), damp, {}, start.value_or(Vector{}));
+                const Truth at_start =
+                    truth(*a, b, warm ? x0 : Vector(x0.size(), 0.0), damp, {}, start.value_or(Vector{}));
                 for (const bool relative : {false, true}) {
                     SolveOptions options = with_method(method, 0.0);
                     options.damp = damp;
@@ -138,8 +140,10 @@ inline void suite_trust_radius(const PrepareOptions& base) {
                         CHECK(bound.result.status == Status::trust_bound);
                         CHECK(!bound.result.converged());
                         CHECK(bound.result.message.find("the radius is") != std::string::npos);
-                        check_within(distance(bound.x, from), options.trust_radius, 32 * eps * (norm(bound.x) + norm(from)), "||x - x0||");
-                        check_norms(bound.result, truth(*a, b, bound.x, damp, damp > 0 ? c : Vector{}, start.value_or(Vector{})));
+                        check_within(distance(bound.x, from), options.trust_radius,
+                                     32 * eps * (norm(bound.x) + norm(from)), "||x - x0||");
+                        check_norms(bound.result,
+                                    truth(*a, b, bound.x, damp, damp > 0 ? c : Vector{}, start.value_or(Vector{})));
                         const std::int64_t k = bound.result.iterations;
                         CHECK(static_cast<std::int64_t>(recorder.all.size()) == k);
                         SolveOptions step = exactly(method, k, damp);
@@ -155,7 +159,8 @@ inline void suite_trust_radius(const PrepareOptions& base) {
                               distance(before.x, after.x) + 64 * eps * (norm(after.x) + norm(from)));
                         // The estimates of the step that was cut are not those of x: none is given, or they are true.
                         const double r = bound.result.norms.r_estimated;
-                        CHECK((std::isnan(r) || std::abs(r - bound.result.norms.r_damped) <= 1e3 * eps * bound.result.norms.b));
+                        CHECK((std::isnan(r) ||
+                               std::abs(r - bound.result.norms.r_damped) <= 1e3 * eps * bound.result.norms.b));
                     }
                 }
             }
@@ -197,7 +202,8 @@ inline void suite_stop_options_refused(const PrepareOptions& base) {
     refused([&](SolveOptions& o) { o.stall_window = -2; }, "stagnation");
     refused([&](SolveOptions& o) { o.trust_radius = nan; }, "trust radius");
     const Vector few(3, 1.0);
-    refused([&](SolveOptions& o) { o.damp_center = DampCenter::given, o.center = few; }, "the centre has 3 entries, A is 120 x 40");
+    refused([&](SolveOptions& o) { o.damp_center = DampCenter::given, o.center = few; },
+            "the centre has 3 entries, A is 120 x 40");
     Vector spoiled(40, 1.0);
     spoiled[6] = nan;
     refused([&](SolveOptions& o) { o.damp_center = DampCenter::given, o.center = spoiled; }, "centre: entry 7");
@@ -205,7 +211,8 @@ inline void suite_stop_options_refused(const PrepareOptions& base) {
     SolveOptions cg = with_method(Method::cg);
     cg.ar_bound = 1;
     Vector x(9, 0.0);
-    CHECK_THROWS_WITH_AS(spd.solve(Vector(9, 1.0), x, cg), "cg does not estimate ||A'r||, so it cannot stop at a bound on it", InputError);
+    CHECK_THROWS_WITH_AS(spd.solve(Vector(9, 1.0), x, cg),
+                         "cg does not estimate ||A'r||, so it cannot stop at a bound on it", InputError);
 }
 
 }  // namespace lsmr::test

@@ -1,4 +1,5 @@
-// Scaled rows and columns, row weights, dampings of single columns, and general regularising rows. As solver_suite.hpp: called per backend.
+// Scaled rows and columns, row weights, dampings of single columns, and general regularising rows. As solver_suite.hpp:
+// called per backend.
 #pragma once
 
 #include <doctest/doctest.h>
@@ -10,9 +11,9 @@ namespace lsmr::test {
 
 // What PrepareOptions ask for, built by hand: R A, R b and G.
 struct Explicit {
-    Matrix a;       // R A
-    Vector b;       // R b
-    Matrix g;       // null: none
+    Matrix a;  // R A
+    Vector b;  // R b
+    Matrix g;  // null: none
     Matrix stack() const { return g ? stacked(*a, *g) : a; }
     Vector rhs(const Vector& c) const {
         Vector all = b;
@@ -35,7 +36,8 @@ struct Explicit {
 inline Explicit by_hand(const Matrix& a, const Vector& b, const Vector& weights, const Matrix& g) {
     Explicit e{a, b, g};
     if (weights.empty()) return e;
-    e.a = with_values(*a, [&](std::int64_t i, std::int64_t, double value) { return value * std::sqrt(weights[index(i)]); });
+    e.a = with_values(*a,
+                      [&](std::int64_t i, std::int64_t, double value) { return value * std::sqrt(weights[index(i)]); });
     for (std::size_t i = 0; i < b.size(); ++i) e.b[i] *= std::sqrt(weights[i]);
     return e;
 }
@@ -75,7 +77,8 @@ inline void suite_problem_forms(const PrepareOptions& base) {
             if (form == 2 || form == 4) {
                 prepare.column_damp = damp_of_column;
                 Triplets rows{0, a->cols(), {}, {}, {}};
-                for (std::size_t j = 0; j < damp_of_column.size(); j += 2) rows.add(rows.rows++, static_cast<std::int64_t>(j), damp_of_column[j]);
+                for (std::size_t j = 0; j < damp_of_column.size(); j += 2)
+                    rows.add(rows.rows++, static_cast<std::int64_t>(j), damp_of_column[j]);
                 g = rows.matrix();
             }
             if (form == 3 || form == 4) {
@@ -89,17 +92,21 @@ inline void suite_problem_forms(const PrepareOptions& base) {
                 PreparedProblem prepared(a, with_precision(prepare, precision));
                 for (const Method method : kMethods) {
                     for (const double damp : {0.0, 0.05}) {
-                        for (const int start : {0, 1, 2, 3}) {  // zero; x0; x0 as the centre; x0 and a centre of its own
+                        for (const int start :
+                             {0, 1, 2, 3}) {  // zero; x0; x0 as the centre; x0 and a centre of its own
                             SolveOptions options = with_method(method, precision == Precision::fp64 ? 1e-9 : 1e-4);
                             options.damp = damp;
                             options.max_iterations = 20000;
                             options.conlim = 0;
-                            options.damp_center = start == 2 ? DampCenter::x0 : start == 3 ? DampCenter::given : DampCenter::zero;
+                            options.damp_center = start == 2   ? DampCenter::x0
+                                                  : start == 3 ? DampCenter::given
+                                                               : DampCenter::zero;
                             options.center = c;
                             const Vector center = start == 2 ? x0 : start == 3 ? c : Vector{};
                             const std::optional<Vector> given = start > 0 ? std::optional<Vector>(x0) : std::nullopt;
                             const Answer answer = solve(prepared, b, options, given);
-                            const Truth t = problem.truth_of(answer.x, damp, damp > 0 || g ? center : Vector{}, given.value_or(Vector{}));
+                            const Truth t = problem.truth_of(answer.x, damp, damp > 0 || g ? center : Vector{},
+                                                             given.value_or(Vector{}));
                             CAPTURE(static_cast<int>(scale));
                             CAPTURE(form);
                             CAPTURE(word(precision));
@@ -110,9 +117,13 @@ inline void suite_problem_forms(const PrepareOptions& base) {
                             CHECK(answer.result.converged());
                             CHECK(answer.result.restarts == 0);
                             check_norms(answer.result, t);
-                            check_claim(answer.result, t, options, eps_of(prepare.precision == precision ? prepare : with_precision(prepare, precision)));
+                            check_claim(
+                                answer.result, t, options,
+                                eps_of(prepare.precision == precision ? prepare : with_precision(prepare, precision)));
                             if (precision == Precision::fp32) continue;
-                            const Oracle oracle = dense_solution(*problem.stack(), problem.rhs(damp > 0 || g ? center : Vector{}), damp, damp > 0 ? center : Vector{});
+                            const Oracle oracle =
+                                dense_solution(*problem.stack(), problem.rhs(damp > 0 || g ? center : Vector{}), damp,
+                                               damp > 0 ? center : Vector{});
                             CHECK(distance(answer.x, oracle.x) <= error_bound(t, oracle.sigma_min));
                         }
                     }
@@ -139,14 +150,16 @@ inline void suite_weights_are_a_weighted_matrix(const PrepareOptions& base) {
         CHECK(weighted.result.norms.r == plain.result.norms.r);
     }
     // Rows evened out by powers of two: a weighting, which is said; where A x = b can be met it changes nothing in x.
-    const Matrix uneven = with_values(*square_matrix(), [](std::int64_t i, std::int64_t, double value) { return value * std::pow(10, i % 7); });
+    const Matrix uneven = with_values(
+        *square_matrix(), [](std::int64_t i, std::int64_t, double value) { return value * std::pow(10, i % 7); });
     const Vector x = random_vector(uneven->cols(), 913);
     const Vector compatible = product(*uneven, x);
     PrepareOptions rows = base;
     rows.scale = Scaling::rows;
     PreparedProblem prepared(uneven, rows);
-    CHECK(std::any_of(prepared.info().notes.begin(), prepared.info().notes.end(),
-                      [](const std::string& note) { return note.find("another x is the least-squares solution") != std::string::npos; }));
+    CHECK(std::any_of(prepared.info().notes.begin(), prepared.info().notes.end(), [](const std::string& note) {
+        return note.find("another x is the least-squares solution") != std::string::npos;
+    }));
     SolveOptions options = with_method(Method::lsmr, 1e-13);
     options.max_iterations = 20000;
     const Answer even = solve(prepared, compatible, options);
@@ -157,7 +170,8 @@ inline void suite_weights_are_a_weighted_matrix(const PrepareOptions& base) {
     const Vector norms = [&] {
         Vector squares(compatible.size(), 0.0);
         const Triplets entries = triplets(*t.a);
-        for (std::size_t k = 0; k < entries.values.size(); ++k) squares[index(entries.i[k])] += entries.values[k] * entries.values[k];
+        for (std::size_t k = 0; k < entries.values.size(); ++k)
+            squares[index(entries.i[k])] += entries.values[k] * entries.values[k];
         return squares;
     }();
     CHECK(*std::max_element(norms.begin(), norms.end()) <= 4.1 * *std::min_element(norms.begin(), norms.end()));
@@ -191,13 +205,15 @@ inline void suite_scaled_columns(const PrepareOptions& base) {
         Recorder recorder;
         solve(scaled_columns, a, b, options, {}, &recorder);
         REQUIRE(static_cast<std::int64_t>(recorder.all.size()) == even.result.iterations);
-        for (std::size_t k = 0; k < recorder.all.size(); ++k) CHECK(recorder.all[k].iteration == static_cast<std::int64_t>(k) + 1);
+        for (std::size_t k = 0; k < recorder.all.size(); ++k)
+            CHECK(recorder.all[k].iteration == static_cast<std::int64_t>(k) + 1);
     }
     // Any scale of A: powers of two give the same bits.
     const SolveOptions options = with_method(Method::lsmr, 1e-8);
     const Answer plain = solve(scaled_columns, a, b, options);
     for (const int e : {-900, -30, 500, 950}) {
-        const Answer other = solve(scaled_columns, std::make_shared<const CsrMatrix>(a->scaled_by_power_of_two(e)), b, options);
+        const Answer other =
+            solve(scaled_columns, std::make_shared<const CsrMatrix>(a->scaled_by_power_of_two(e)), b, options);
         CHECK(other.result.status == plain.result.status);
         CHECK(same_bits(other.x, scaled(plain.x, std::ldexp(1.0, -e))));
     }
@@ -226,7 +242,8 @@ inline void suite_least_norm_is_said(const PrepareOptions& base) {
     PrepareOptions scaled_columns = base;
     scaled_columns.scale = Scaling::columns;
     const Transform t = make_transform(a, scaled_columns);
-    const Matrix even = with_values(*a, [&](std::int64_t, std::int64_t j, double value) { return value * t.column_scale[index(j)]; });
+    const Matrix even =
+        with_values(*a, [&](std::int64_t, std::int64_t j, double value) { return value * t.column_scale[index(j)]; });
     const SolveOptions options = with_method(Method::lsmr, 1e-12);
     for (const bool warm : {false, true}) {
         const std::optional<Vector> start = warm ? std::optional<Vector>(x0) : std::nullopt;
@@ -272,9 +289,11 @@ inline void suite_transform_refusals(const PrepareOptions& base) {
     Vector negative(120, 1.0), spoiled(40, 1.0);
     negative[4] = -1;
     spoiled[2] = std::nan("");
-    refused([&](PrepareOptions& o) { o.weights = few; }, "weights: 7 values, A is 120 x 40: one for each row is needed");
+    refused([&](PrepareOptions& o) { o.weights = few; },
+            "weights: 7 values, A is 120 x 40: one for each row is needed");
     refused([&](PrepareOptions& o) { o.weights = negative; }, "weights: entry 5 is -1");
-    refused([&](PrepareOptions& o) { o.column_damp = few; }, "column damping: 7 values, A is 120 x 40: one for each column");
+    refused([&](PrepareOptions& o) { o.column_damp = few; },
+            "column damping: 7 values, A is 120 x 40: one for each column");
     refused([&](PrepareOptions& o) { o.column_damp = spoiled; }, "column damping: entry 3");
     refused([&](PrepareOptions& o) { o.regulariser = wide_matrix(); }, "regulariser: it is 25 x 60, A is 120 x 40");
     refused([&](PrepareOptions& o) { o.regulariser = a, o.regulariser_weight = -2; }, "the weight is -2");

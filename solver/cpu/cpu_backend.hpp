@@ -29,7 +29,10 @@ class CpuBackend {
     static constexpr Space kSpace = Space::host;
 
     explicit CpuBackend(const LinearOperator<T>& a)
-        : base_(a), workspace_(a.make_workspace(nullptr)), one_(std::make_unique<Coefficient<T>>()), zero_(std::make_unique<Coefficient<T>>()) {
+        : base_(a),
+          workspace_(a.make_workspace(nullptr)),
+          one_(std::make_unique<Coefficient<T>>()),
+          zero_(std::make_unique<Coefficient<T>>()) {
         set(*one_, 1.0);
     }
 

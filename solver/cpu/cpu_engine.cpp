@@ -29,8 +29,8 @@ class ThreadScope {
 };
 
 // x0 + d, d the solution of the sketched problem: where a sketch-preconditioned run begins. Empty where it is not finite.
-std::vector<double> sketch_solution(const EngineMatrix& m, std::span<const double> b, std::span<const double> x0, const SolveOptions& options,
-                                    double sketch_damp) {
+std::vector<double> sketch_solution(const EngineMatrix& m, std::span<const double> b, std::span<const double> x0,
+                                    const SolveOptions& options, double sketch_damp) {
     const auto n = static_cast<std::size_t>(m.original->cols());
     const auto scale = [&m](std::size_t j) { return m.column_scale.empty() ? 1.0 : m.column_scale[j]; };
     const auto x0_at = [&x0](std::size_t j) { return x0.empty() ? 0.0 : x0[j]; };
@@ -92,7 +92,8 @@ class CpuEngine final : public Engine {
         DriveProblem problem = drive_problem(a_, b, x, use_x0, audit_.get(), resumption);
         std::vector<double> guess;
         if (a_.sketch) {
-            guess = sketch_solution(a_, b, use_x0 ? std::span<const double>(x) : std::span<const double>(), options, options_.preconditioner_damp);
+            guess = sketch_solution(a_, b, use_x0 ? std::span<const double>(x) : std::span<const double>(), options,
+                                    options_.preconditioner_damp);
             problem.guess = guess;
         }
         return drive(*backend_, problem, options, resolved_conlim(options, options_.precision), observer);

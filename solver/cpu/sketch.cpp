@@ -112,7 +112,8 @@ Sketch::Sketch(const CsrMatrix& a, const CsrMatrix* below, const std::vector<dou
         if (part == nullptr) continue;
         for (std::int64_t i = 0; i < part->rows(); ++i, ++row) {
             for_each_sign(seed, row, s.rows, [&](std::int64_t to, double sign) {
-                for (std::int64_t k = part->offsets()[i]; k < part->offsets()[i + 1]; ++k) sa(to, part->columns()[k]) += sign * scale(part->values()[k]);
+                for (std::int64_t k = part->offsets()[i]; k < part->offsets()[i + 1]; ++k)
+                    sa(to, part->columns()[k]) += sign * scale(part->values()[k]);
             });
         }
     }
