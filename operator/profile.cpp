@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <iterator>
 
 #include "operator/profile_counts.hpp"
 
@@ -94,7 +93,8 @@ OrientationProfile make_profile(std::int64_t rows, std::int64_t cols, std::int64
         const Count places = counts.blocks[shape] * static_cast<Count>(size.rows * size.cols);
         p.blocks[static_cast<std::size_t>(shape)] = {size.rows, size.cols, p.sorted_columns ? share(counts.block_entries[shape], places) : 0.0};
     }
-    p.diagonals = std::min(static_cast<std::int64_t>(counts.diagonals), kDiagonalCap + 1);
+    // The entries of a row lie on as many diagonals.
+    p.diagonals = std::min(std::max(static_cast<std::int64_t>(counts.diagonals), p.longest), kDiagonalCap + 1);
     if (p.diagonals > 0 && p.diagonals <= kDiagonalCap) {
         p.diagonal_fill = static_cast<double>(nnz) / (static_cast<double>(rows) * static_cast<double>(p.diagonals));
     }
@@ -116,29 +116,15 @@ namespace {
 using detail::Count;
 using detail::ProfileCounts;
 
-// The diagonals seen, up to one more than the cap.
-class DiagonalSet {
-  public:
-    DiagonalSet() { std::fill(std::begin(table_), std::end(table_), detail::kNoDiagonal); }
-    void add(std::int32_t diagonal) {
-        if (count_ > kDiagonalCap) return;
-        std::uint32_t slot = detail::diagonal_slot(diagonal);
-        while (table_[slot] != detail::kNoDiagonal && table_[slot] != diagonal) slot = (slot + 1) % detail::kDiagonalTable;
-        if (table_[slot] == diagonal) return;
-        table_[slot] = diagonal;
-        ++count_;
-    }
-    void add(const DiagonalSet& other) {
-        for (std::int32_t diagonal : other.table_) {
-            if (diagonal != detail::kNoDiagonal) add(diagonal);
-        }
-    }
-    Count count() const { return static_cast<Count>(count_); }
-
-  private:
-    std::int32_t table_[detail::kDiagonalTable];
-    std::int64_t count_ = 0;
-};
+// Puts a diagonal into the table, up to one more than the cap.
+void add_diagonal(ProfileCounts& counts, std::uint32_t key) {
+    if (counts.diagonals > static_cast<Count>(kDiagonalCap)) return;
+    std::uint32_t slot = detail::diagonal_slot(key);
+    while (counts.diagonal_keys[slot] != 0 && counts.diagonal_keys[slot] != key) slot = detail::next_diagonal_slot(slot);
+    if (counts.diagonal_keys[slot] == key) return;
+    counts.diagonal_keys[slot] = key;
+    ++counts.diagonals;
+}
 
 void add(Count& to, Count value) { to += value; }
 void widen(Count& to, Count value) { to = std::max(to, value); }
@@ -160,6 +146,9 @@ void merge(ProfileCounts& to, const ProfileCounts& from) {
     for (int shape = 0; shape < kBlockShapes; ++shape) {
         add(to.block_entries[shape], from.block_entries[shape]);
         add(to.blocks[shape], from.blocks[shape]);
+    }
+    for (std::uint32_t key : from.diagonal_keys) {
+        if (key != 0) add_diagonal(to, key);
     }
 }
 
@@ -187,7 +176,7 @@ struct Run {
 constexpr std::int64_t kTileRows = 256;
 
 // Rows [256 tile, 256 tile + 256): everything that is counted over all rows and entries.
-void count_tile(std::int64_t tile, const CsrMatrix& a, ProfileCounts& counts, DiagonalSet& diagonals) {
+void count_tile(std::int64_t tile, const CsrMatrix& a, ProfileCounts& counts) {
     const std::int32_t* columns = a.columns();
     const double* values = a.values();
     const double constant = a.nnz() > 0 ? values[0] : 0.0;
@@ -218,7 +207,6 @@ void count_tile(std::int64_t tile, const CsrMatrix& a, ProfileCounts& counts, Di
             counts.not_fp32 += !detail::fits_fp32(values[k]);
             counts.not_bf16 += !detail::fits_bf16(values[k]);
             counts.not_constant += !(values[k] == constant);
-            diagonals.add(static_cast<std::int32_t>(columns[k] - row));
         }
         if ((row + 1) % 32 == 0 || row + 1 == end_row) {
             run32.count(counts.span32, counts.narrow32);
@@ -251,17 +239,22 @@ OrientationProfile profile_orientation(const CsrMatrix& stored) {
     const std::int64_t nnz = stored.nnz();
     const std::int64_t tiles = (rows + kTileRows - 1) / kTileRows;
     const std::int64_t runs = detail::run_samples(nnz);
+    const std::int64_t diagonal_rows = detail::diagonal_row_samples(rows);
     const std::int64_t similar = detail::similarity_samples(rows);
     ProfileCounts total{};
-    DiagonalSet all_diagonals;
 #pragma omp parallel
     {
         ProfileCounts counts{};
-        DiagonalSet diagonals;
 #pragma omp for schedule(dynamic, 16) nowait
-        for (std::int64_t tile = 0; tile < tiles; ++tile) count_tile(tile, stored, counts, diagonals);
+        for (std::int64_t tile = 0; tile < tiles; ++tile) count_tile(tile, stored, counts);
 #pragma omp for schedule(dynamic, 64) nowait
         for (std::int64_t s = 0; s < runs; ++s) count_run(detail::sample_at(s, runs, detail::run_total(nnz)), stored, counts);
+#pragma omp for schedule(dynamic, 64) nowait
+        for (std::int64_t s = 0; s < diagonal_rows; ++s) {
+            const std::int64_t row = detail::sample_at(s, diagonal_rows, rows);
+            const std::int64_t end = detail::diagonal_end(stored.offsets()[row], stored.offsets()[row + 1]);
+            for (std::int64_t k = stored.offsets()[row]; k < end; ++k) add_diagonal(counts, detail::diagonal_key(stored.columns()[k], row));
+        }
 #pragma omp for schedule(dynamic, 64) nowait
         for (std::int64_t s = 0; s < similar; ++s) {
             const std::int64_t row = 1 + detail::sample_at(s, similar, detail::similarity_total(rows));
@@ -281,12 +274,8 @@ OrientationProfile profile_orientation(const CsrMatrix& stored) {
             }
         }
 #pragma omp critical
-        {
-            merge(total, counts);
-            all_diagonals.add(diagonals);
-        }
+        merge(total, counts);
     }
-    total.diagonals = all_diagonals.count();
     return detail::make_profile(rows, stored.cols(), nnz, total);
 }
 

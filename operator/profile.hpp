@@ -66,8 +66,11 @@ struct OrientationProfile {
     double narrow256 = 0;
 
     std::array<BlockFill, kBlockShapes> blocks{};  // sampled: 1,024 block rows a shape, of a long one the first columns
-    std::int64_t diagonals = 0;                    // that hold an entry, at most kDiagonalCap + 1
-    double diagonal_fill = 0;                      // nnz over rows x diagonals; 0 beyond the cap
+
+    // Diagonals that hold an entry, at most kDiagonalCap + 1. Sampled: those of 8,192 rows, of a long one the first 1,024 entries; and at least
+    // the length of the longest row (its columns differ). A lower bound, exact up to 8,192 rows: a conversion to DIA must count again.
+    std::int64_t diagonals = 0;
+    double diagonal_fill = 0;  // nnz over rows x diagonals, so an upper bound; 0 beyond the cap
 
     // Locality of the gathers from x. A sector is 32 bytes: 4 neighbouring columns in fp64, 8 in fp32.
     double neighbour = 0;     // share of entries whose right neighbour in the row is the next column

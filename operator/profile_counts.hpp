@@ -16,6 +16,10 @@ using Count = unsigned long long;  // the type of CUDA's 64-bit atomics
 inline constexpr std::int64_t kExactLength = 4096;
 inline constexpr int kLengthBins = 4096 + 1 + 16 * 20;
 
+// Diagonals go into a table of this size, with linear probing, as keys.
+inline constexpr int kDiagonalTable = 1024;
+
+// All zeros before anything is counted.
 struct ProfileCounts {
     Count lengths[kLengthBins];
     Count squares_low;  // of lengths: the sums of the lower and upper 32 bits of each square
@@ -26,7 +30,8 @@ struct ProfileCounts {
     Count narrow_rows, narrow32, narrow256;           // entries in runs of at most kNarrowSpan
     Count descents, duplicates, neighbours;
     Count not_fp32, not_bf16, not_constant;
-    Count diagonals;                                  // any number above kDiagonalCap stands for more
+    Count diagonals;                                  // of the sampled rows; any number above kDiagonalCap stands for more
+    std::uint32_t diagonal_keys[kDiagonalTable];      // 0: free
     Count run_entries, sectors_fp64, sectors_fp32;    // of the sampled runs
     Count similar_of, similar;                        // entries looked at, entries with a near one in the row before
     Count block_entries[kBlockShapes];                // of the sampled block rows
@@ -91,6 +96,7 @@ LSMR_HD inline std::int64_t sample_at(std::int64_t sample, std::int64_t count, s
 // Whole runs of kRun entries; one shorter run where there are fewer entries.
 LSMR_HD inline std::int64_t run_total(std::int64_t nnz) { return nnz >= kRun ? nnz / kRun : (nnz > 0 ? 1 : 0); }
 LSMR_HD inline std::int64_t run_samples(std::int64_t nnz) { return sample_count(run_total(nnz), 8192); }
+LSMR_HD inline std::int64_t diagonal_row_samples(std::int64_t rows) { return sample_count(rows, 8192); }
 // Rows that have one before: 1, 2, ..., rows - 1.
 LSMR_HD inline std::int64_t similarity_total(std::int64_t rows) { return rows > 1 ? rows - 1 : 0; }
 LSMR_HD inline std::int64_t similarity_samples(std::int64_t rows) { return sample_count(similarity_total(rows), 4096); }
@@ -171,9 +177,13 @@ LSMR_HD SampleCount count_blocks(BlockShape shape, std::int64_t block_row, std::
     return count;
 }
 
-// Diagonals (column - row) go into a table of this size, with linear probing.
-inline constexpr int kDiagonalTable = 1024;
-inline constexpr std::int32_t kNoDiagonal = -2147483647 - 1;  // no difference of two indices
-LSMR_HD inline std::uint32_t diagonal_slot(std::int32_t diagonal) { return static_cast<std::uint32_t>(diagonal) * 2654435761u >> 22; }
+// Of a sampled row the first 1,024 entries tell their diagonals.
+LSMR_HD inline std::int64_t diagonal_end(std::int64_t begin, std::int64_t end) { return end - begin < 1024 ? end : begin + 1024; }
+// The diagonal column - row, above -2^31, as a number that is never 0: 2^31 more.
+LSMR_HD inline std::uint32_t diagonal_key(std::int32_t column, std::int64_t row) {
+    return static_cast<std::uint32_t>(column - row + (std::int64_t{1} << 31));
+}
+LSMR_HD inline std::uint32_t diagonal_slot(std::uint32_t key) { return key * 2654435761u >> 22; }
+LSMR_HD inline std::uint32_t next_diagonal_slot(std::uint32_t slot) { return (slot + 1) % kDiagonalTable; }
 
 }  // namespace lsmr::detail

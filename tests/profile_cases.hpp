@@ -33,6 +33,15 @@ std::shared_ptr<const CsrMatrix> matrix_where(std::int64_t rows, std::int64_t co
     return products::share(CsrMatrix::from_coo(rows, cols, i, j, values));
 }
 
+// `rows` rows with their own number for a column, and the places given.
+inline std::shared_ptr<const CsrMatrix> diagonal_and(std::int64_t rows, std::int64_t cols, std::vector<std::int64_t> i, std::vector<std::int64_t> j) {
+    for (std::int64_t row = 0; row < rows; ++row) {
+        i.push_back(row);
+        j.push_back(row);
+    }
+    return products::share(CsrMatrix::from_coo(rows, cols, i, j, std::vector<double>(i.size(), 3.0)));
+}
+
 inline std::vector<products::ShapeCase> profile_cases() {
     using namespace products;
     std::vector<ShapeCase> cases = shape_cases();
@@ -53,6 +62,18 @@ inline std::vector<products::ShapeCase> profile_cases() {
     add("dense", matrix_where(40, 300, [](std::int64_t, std::int64_t) { return true; }));
     add("256 diagonals", matrix_where(600, 700, [](std::int64_t i, std::int64_t j) { return j >= i && j - i < 256; }));
     add("257 diagonals", matrix_where(600, 700, [](std::int64_t i, std::int64_t j) { return j >= i && j - i < 257; }));
+    // More rows than are looked at for diagonals: of 16,384 every second one.
+    add("a diagonal in an odd row", diagonal_and(16384, 16384, {8001}, {17}));
+    add("a diagonal in an even row", diagonal_and(16384, 16384, {8000}, {17}));
+    add("20,000 rows, 3 of them longer", diagonal_and(20000, 20011, {0, 0, 9999, 9999, 19999, 19999, 19999}, {3, 9, 0, 20000, 5, 20000, 20010}));
+    add("all entries in odd rows", [] {
+        std::vector<std::int64_t> lengths(16384, 0);
+        for (std::size_t i = 1; i < lengths.size(); i += 2) lengths[i] = 2;
+        return matrix_with_rows(lengths, 17000, 19);
+    }());
+    for (std::int64_t length : {255, 256, 257, 511, 512, 515}) {  // around the pieces that the device's warps read
+        add(std::to_string(length) + " entries", matrix_with_rows({length / 3, 0, length - length / 3}, 601, static_cast<unsigned>(length)));
+    }
     add("long block rows", matrix_with_rows(random_lengths(64, 500, 5000, 15), 20011, 15));
     // Runs of empty rows of all lengths around 32 between rows with one to three entries.
     std::vector<std::int64_t> gaps;

@@ -93,16 +93,19 @@ OrientationProfile plain_profile(const CsrMatrix& a) {
     spans(256, p.span256, p.narrow256);
 
     std::set<std::int64_t> diagonals;
-    std::int64_t neighbours = 0;
-    for (std::size_t i = 0; i < row_columns.size(); ++i) {
-        for (std::int64_t column : row_columns[i]) {
-            diagonals.insert(column - static_cast<std::int64_t>(i));
-            neighbours += std::binary_search(row_columns[i].begin(), row_columns[i].end(), column + 1);
-        }
+    const std::int64_t diagonal_rows = std::min<std::int64_t>(a.rows(), 8192);
+    for (std::int64_t s = 0; s < diagonal_rows; ++s) {
+        const std::int64_t row = s * a.rows() / diagonal_rows;
+        const auto& columns = row_columns[static_cast<std::size_t>(row)];
+        for (std::size_t k = 0; k < std::min<std::size_t>(columns.size(), 1024); ++k) diagonals.insert(columns[k] - row);
     }
-    p.diagonals = std::min<std::int64_t>(static_cast<std::int64_t>(diagonals.size()), 257);
-    if (!diagonals.empty() && diagonals.size() <= 256) {
-        p.diagonal_fill = static_cast<double>(a.nnz()) / static_cast<double>(a.rows()) / static_cast<double>(diagonals.size());
+    p.diagonals = std::min<std::int64_t>(std::max(static_cast<std::int64_t>(diagonals.size()), p.longest), 257);
+    if (p.diagonals > 0 && p.diagonals <= 256) {
+        p.diagonal_fill = static_cast<double>(a.nnz()) / static_cast<double>(a.rows()) / static_cast<double>(p.diagonals);
+    }
+    std::int64_t neighbours = 0;
+    for (const auto& columns : row_columns) {
+        for (std::int64_t column : columns) neighbours += std::binary_search(columns.begin(), columns.end(), column + 1);
     }
     if (a.nnz() > 0) p.neighbour = static_cast<double>(neighbours) / static_cast<double>(a.nnz());
 
@@ -277,6 +280,18 @@ TEST_CASE("profile: a tridiagonal matrix, by hand") {
     CHECK_FALSE(p.constant);
     CHECK(p.hyb_width == 3);
     CHECK(p.hyb_rest == 0);
+}
+
+TEST_CASE("profile: diagonals are those of a sample, and at least the longest row's") {
+    CHECK(profile_orientation(*diagonal_and(16384, 16384, {8001}, {17})).diagonals == 2);  // not in the sample, but two entries in a row
+    CHECK(profile_orientation(*diagonal_and(16384, 16384, {8001, 8003}, {17, 29})).diagonals == 2);
+    CHECK(profile_orientation(*diagonal_and(16384, 16384, {8000, 8002}, {17, 29})).diagonals == 3);
+    CHECK(profile_orientation(*diagonal_and(8192, 8192, {4001, 4003}, {17, 29})).diagonals == 3);  // all rows
+    const std::vector<std::int64_t> row{1}, col{2};
+    const OrientationProfile p = profile_orientation(CsrMatrix::from_coo(16384, 3, row, col, std::vector<double>{1.0}));
+    CHECK(p.diagonals == 1);
+    CHECK(p.diagonal_fill == 1.0 / 16384);
+    CHECK(profile_orientation(CsrMatrix::from_coo(5, 3, {}, {}, {})).diagonals == 0);
 }
 
 TEST_CASE("profile: quantiles of long rows are at most a sixteenth too large") {

@@ -16,8 +16,7 @@ OrientationProfile profile_on_device(std::int64_t rows, std::int64_t cols, std::
                                      const T* values, const CudaContext& context) {
     const DeviceScope scope(context.device());
     DeviceBuffer<detail::ProfileCounts> counts(context, 1);
-    DeviceBuffer<std::int32_t> diagonals(context, detail::kDiagonalTable);
-    cuda::launch_profile(rows, nnz, offsets, columns, values, counts.data(), diagonals.data(), context.stream());
+    cuda::launch_profile(rows, nnz, offsets, columns, values, counts.data(), context.stream());
     detail::ProfileCounts host;
     LSMR_CHECK(cudaMemcpyAsync(&host, counts.data(), sizeof(host), cudaMemcpyDeviceToHost, context.stream()));
     context.synchronize();

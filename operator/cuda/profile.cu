@@ -1,8 +1,9 @@
 // The counts of a profile. Every sum is of integers by atomics, so the result does not depend on their order.
 //   rows_kernel     offsets, first and last column of each row: lengths, spans, padded slices
-//   entries_kernel  columns and values in chunks of fixed size, whatever the lengths of the rows: order, diagonals, exactness
-//   sample_kernel   a warp a sampled run of entries, row, or block row: sectors, similarity, block fill
+//   entries_kernel  columns and values in one stream, whatever the rows: order, exactness
+//   sample_kernel   a warp a sampled run of entries, row, or block row: sectors, diagonals, similarity, block fill
 #include <algorithm>
+#include <cstdint>
 
 #include "memory/cuda_check.hpp"
 #include "operator/cuda/profile.hpp"
@@ -19,14 +20,62 @@ constexpr int kWarps = kThreads / 32;
 constexpr unsigned kAll = 0xffffffffu;
 // Eight blocks on each of 132 multiprocessors fill an H200; more would only add atomics at their ends.
 constexpr std::int64_t kMostBlocks = 1056;
-// Entries that a warp reads from one search for its first row to the next.
-constexpr std::int64_t kWarpEntries = 1024;
-constexpr std::int64_t kBlockEntries = kWarps * kWarpEntries;
-constexpr auto kCap = static_cast<unsigned>(kDiagonalCap);
+// In entries_kernel four blocks a multiprocessor, all of them there at once, with 96 bytes a thread in flight in fp64.
+constexpr int kEntryBlocks = 4;
+constexpr std::int64_t kMostEntryBlocks = kEntryBlocks * 132;
+constexpr int kFours = 2;
+constexpr std::int64_t kChunk = 32 * 4 * kFours;  // entries
+constexpr std::int32_t kNoColumn = -2;            // less than every column, and the left neighbour of none
 
 __device__ Count warp_sum(Count value) {
     for (int d = 16; d > 0; d /= 2) value += __shfl_xor_sync(kAll, value, d);
     return value;
+}
+
+__device__ Count warp_max(Count value) {
+    for (int d = 16; d > 0; d /= 2) {
+        const Count other = __shfl_xor_sync(kAll, value, d);
+        value = other > value ? other : value;
+    }
+    return value;
+}
+
+// The block's sums of values[i] onto *to[i], by one atomic each. All threads call it; of_warps is shared memory of its own.
+template <int N>
+__device__ void add_block(Count (&of_warps)[kWarps][N], const Count (&values)[N], Count* const (&to)[N]) {
+    const int thread = static_cast<int>(threadIdx.x);
+#pragma unroll
+    for (int i = 0; i < N; ++i) {
+        const Count sum = warp_sum(values[i]);
+        if (thread % 32 == 0) of_warps[thread / 32][i] = sum;
+    }
+    __syncthreads();
+#pragma unroll
+    for (int i = 0; i < N; ++i) {
+        if (thread != i) continue;
+        Count sum = 0;
+        for (int w = 0; w < kWarps; ++w) sum += of_warps[w][i];
+        if (sum != 0) atomicAdd(to[i], sum);
+    }
+}
+
+// The same for the greatest value.
+template <int N>
+__device__ void widen_block(Count (&of_warps)[kWarps][N], const Count (&values)[N], Count* const (&to)[N]) {
+    const int thread = static_cast<int>(threadIdx.x);
+#pragma unroll
+    for (int i = 0; i < N; ++i) {
+        const Count greatest = warp_max(values[i]);
+        if (thread % 32 == 0) of_warps[thread / 32][i] = greatest;
+    }
+    __syncthreads();
+#pragma unroll
+    for (int i = 0; i < N; ++i) {
+        if (thread != i) continue;
+        Count greatest = 0;
+        for (int w = 0; w < kWarps; ++w) greatest = of_warps[w][i] > greatest ? of_warps[w][i] : greatest;
+        if (greatest != 0) atomicMax(to[i], greatest);
+    }
 }
 
 // The warp's sum onto *to, by one atomic of its first lane. All lanes call it.
@@ -51,6 +100,8 @@ __global__ void __launch_bounds__(kThreads)
     __shared__ std::int32_t warp_first[kWarps];
     __shared__ std::int32_t warp_last[kWarps];
     __shared__ Count warp_entries[kWarps];
+    __shared__ Count sums_of_warps[kWarps][9];
+    __shared__ Count maxima_of_warps[kWarps][4];
     const int thread = static_cast<int>(threadIdx.x);
     const int lane = thread % 32;
     const int warp = thread / 32;
@@ -59,6 +110,7 @@ __global__ void __launch_bounds__(kThreads)
 
     Count squares_low = 0, squares_high = 0, longest = 0;      // a thread's rows
     Count row_span = 0, narrow_rows = 0;
+    Count descents = 0, duplicates = 0, neighbours = 0;        // from the last entry of a row to the first of the next, which do not count
     Count sell_entries = 0, span32 = 0, narrow32 = 0;          // lane 0: the warp's runs of 32 rows
     Count span256 = 0, narrow256 = 0;                          // thread 0: the block's runs of 256 rows
     for (std::int64_t run = blockIdx.x; run * kThreads < rows; run += gridDim.x) {
@@ -78,16 +130,16 @@ __global__ void __launch_bounds__(kThreads)
                 first = columns[begin];
                 last = columns[end - 1];
                 count_span(first, last, length, row_span, narrow_rows);
+                const std::int32_t before = begin > 0 ? columns[begin - 1] : kNoColumn;
+                descents += first < before;
+                duplicates += first == before;
+                neighbours += first == before + 1;
             }
         }
         const std::int32_t first32 = __reduce_min_sync(kAll, first);
         const std::int32_t last32 = __reduce_max_sync(kAll, last);
         const Count entries32 = warp_sum(length);
-        Count longest32 = length;
-        for (int d = 16; d > 0; d /= 2) {
-            const Count other = __shfl_xor_sync(kAll, longest32, d);
-            longest32 = other > longest32 ? other : longest32;
-        }
+        const Count longest32 = warp_max(length);
         if (lane == 0) {
             sell_entries += 32 * longest32;
             count_span(first32, last32, entries32, span32, narrow32);
@@ -110,190 +162,96 @@ __global__ void __launch_bounds__(kThreads)
         __syncthreads();  // the warps' values are read
     }
 
-    add_to(&counts->squares_low, squares_low);
-    add_to(&counts->squares_high, squares_high);
-    add_to(&counts->narrow_rows, narrow_rows);
-    for (int d = 16; d > 0; d /= 2) {
-        const Count other_length = __shfl_xor_sync(kAll, longest, d);
-        const Count other_span = __shfl_xor_sync(kAll, row_span, d);
-        longest = other_length > longest ? other_length : longest;
-        row_span = other_span > row_span ? other_span : row_span;
-    }
-    if (lane == 0) {
-        atomicMax(&counts->longest, longest);
-        atomicMax(&counts->row_span, row_span);
-        atomicMax(&counts->span32, span32);
-        atomicAdd(&counts->narrow32, narrow32);
-        atomicAdd(&counts->sell32_entries, sell_entries);
-    }
-    if (thread == 0) {
-        atomicMax(&counts->span256, span256);
-        atomicAdd(&counts->narrow256, narrow256);
-    }
-    __syncthreads();  // the bins are complete
+    const Count sums[] = {squares_low, squares_high, narrow_rows, sell_entries, narrow32, narrow256, 0 - descents, 0 - duplicates, 0 - neighbours};
+    Count* const sums_to[] = {&counts->squares_low, &counts->squares_high, &counts->narrow_rows, &counts->sell32_entries, &counts->narrow32,
+                              &counts->narrow256,   &counts->descents,     &counts->duplicates,  &counts->neighbours};
+    add_block(sums_of_warps, sums, sums_to);
+    const Count maxima[] = {longest, row_span, span32, span256};
+    Count* const maxima_to[] = {&counts->longest, &counts->row_span, &counts->span32, &counts->span256};
+    widen_block(maxima_of_warps, maxima, maxima_to);  // waits for all threads, so that the bins are complete too
     for (int bin = thread; bin < detail::kLengthBins; bin += kThreads) {
         if (bins[bin] > 0) atomicAdd(&counts->lengths[bin], static_cast<Count>(bins[bin]));
     }
 }
 
-// Puts a diagonal into the block's table, which its other threads fill at the same time; *count is the number in it. The table has room: it
-// takes no more once the cap is passed, so it never holds more than the cap, one more, and one for each thread that was on its way.
-__device__ void add_diagonal(std::int32_t diagonal, std::int32_t* table, unsigned* count) {
-    std::uint32_t slot = detail::diagonal_slot(diagonal);
-    while (true) {
-        const std::int32_t before = atomicCAS(table + slot, detail::kNoDiagonal, diagonal);
-        if (before == diagonal) return;
-        if (before == detail::kNoDiagonal) {
-            atomicAdd(count, 1u);
-            return;
-        }
-        slot = (slot + 1) % detail::kDiagonalTable;
-    }
+template <class T>
+struct alignas(16) Four {
+    T at[4];
+};
+
+// from[0], ..., from[3], by loads of 16 bytes where `aligned`.
+template <class T>
+__device__ Four<T> load_four(const T* __restrict__ from, bool aligned) {
+    if (aligned) return *reinterpret_cast<const Four<T>*>(from);
+    return {{from[0], from[1], from[2], from[3]}};
 }
 
-// The same for the table of all blocks, until the cap is passed. Many blocks may arrive at once and fill it; then the count is far beyond
-// the cap, and nobody misses what finds no slot.
-__device__ void add_to_all_diagonals(std::int32_t diagonal, std::int32_t* table, Count* count) {
-    const volatile Count* found = count;
-    std::uint32_t slot = detail::diagonal_slot(diagonal);
-    for (int probe = 0; probe < detail::kDiagonalTable; ++probe) {
-        if (*found > kCap) return;
-        const std::int32_t before = atomicCAS(table + slot, detail::kNoDiagonal, diagonal);
-        if (before == diagonal) return;
-        if (before == detail::kNoDiagonal) {
-            atomicAdd(count, Count(1));
-            return;
-        }
-        slot = (slot + 1) % detail::kDiagonalTable;
-    }
-}
+bool is_aligned(const void* pointer) { return reinterpret_cast<std::uintptr_t>(pointer) % 16 == 0; }
 
-// Whether a block's table holds the diagonal, while nobody changes it.
-__device__ bool has_diagonal(std::int32_t diagonal, const std::int32_t* table) {
-    std::uint32_t slot = detail::diagonal_slot(diagonal);
-    while (table[slot] != detail::kNoDiagonal) {
-        if (table[slot] == diagonal) return true;
-        slot = (slot + 1) % detail::kDiagonalTable;
-    }
-    return false;
-}
-
-// The first row whose entries begin at or after k, or `rows`.
-template <class Offset>
-__device__ std::int64_t first_row_from(std::int64_t k, std::int64_t begin, std::int64_t rows, const Offset* __restrict__ offsets) {
-    std::int64_t end = rows;
-    while (begin < end) {
-        const std::int64_t middle = begin + (end - begin) / 2;
-        if (static_cast<std::int64_t>(offsets[middle]) < k) begin = middle + 1;
-        else end = middle;
-    }
-    return begin;
-}
-
-// A warp walks kWarpEntries entries, 32 at a time. Which of them begin a row, and which row, comes from the offsets, which it walks beside:
-// row_at[j] is the row that begins at entry j of the 32, for the set bits j of `heads`.
-template <class T, class Offset>
-__global__ void __launch_bounds__(kThreads)
-    entries_kernel(std::int64_t rows, std::int64_t nnz, const Offset* __restrict__ offsets, const std::int32_t* __restrict__ columns,
-                   const T* __restrict__ values, ProfileCounts* counts, std::int32_t* diagonals) {
-    __shared__ std::int32_t table[detail::kDiagonalTable];     // the block's diagonals, changed by atomics within a turn
-    __shared__ std::int32_t snapshot[detail::kDiagonalTable];  // as it was before this turn: read without atomics
-    __shared__ unsigned table_count;
-    __shared__ std::int32_t rows_at[kWarps][32];
-    const int thread = static_cast<int>(threadIdx.x);
-    const int lane = thread % 32;
-    std::int32_t* row_at = rows_at[thread / 32];
-    for (int slot = thread; slot < detail::kDiagonalTable; slot += kThreads) table[slot] = snapshot[slot] = detail::kNoDiagonal;
-    if (thread == 0) table_count = 0;
-    unsigned known = 0;  // diagonals in the snapshot
+// Counts every entry against the one before it in the arrays, whatever rows they lie in; rows_kernel takes off the pairs from two rows. A warp
+// takes chunks of kChunk entries, of which a lane has kFours times four neighbouring ones in flight.
+template <class T>
+__global__ void __launch_bounds__(kThreads, kEntryBlocks)
+    entries_kernel(std::int64_t nnz, const std::int32_t* __restrict__ columns, bool columns_aligned, const T* __restrict__ values,
+                   bool values_aligned, ProfileCounts* counts) {
+    __shared__ Count of_warps[kWarps][6];
+    const int lane = static_cast<int>(threadIdx.x) % 32;
     const T constant = values[0];
-    Count descents = 0, duplicates = 0, neighbours = 0, not_fp32 = 0, not_bf16 = 0, not_constant = 0;
+    unsigned descents = 0, duplicates = 0, neighbours = 0, not_fp32 = 0, not_bf16 = 0, not_constant = 0;  // a thread's, far below 2^32
+    const auto count = [&](std::int32_t before, std::int32_t column, T value) {
+        descents += column < before;
+        duplicates += column == before;
+        neighbours += column == before + 1;
+        not_fp32 += !detail::fits_fp32(value);
+        not_bf16 += !detail::fits_bf16(value);
+        not_constant += !(value == constant);
+    };
+    const auto column_before = [&](std::int64_t k) { return k > 0 ? columns[k - 1] : kNoColumn; };
 
-    for (std::int64_t turn = blockIdx.x; turn * kBlockEntries < nnz; turn += gridDim.x) {
-        __syncthreads();
-        const unsigned found = table_count;
-        if (found != known) {
-            for (int slot = thread; slot < detail::kDiagonalTable; slot += kThreads) snapshot[slot] = table[slot];
+    const std::int64_t warp = static_cast<std::int64_t>(blockIdx.x) * kWarps + threadIdx.x / 32;
+    const std::int64_t warps = static_cast<std::int64_t>(gridDim.x) * kWarps;
+    const std::int64_t chunks = nnz / kChunk;
+    for (std::int64_t chunk = warp; chunk < chunks; chunk += warps) {
+        Four<std::int32_t> column[kFours];
+        Four<T> value[kFours];
+        std::int32_t before[kFours];
+#pragma unroll
+        for (int i = 0; i < kFours; ++i) {
+            const std::int64_t k = chunk * kChunk + i * 128 + lane * 4;
+            column[i] = load_four(columns + k, columns_aligned);
+            value[i] = load_four(values + k, values_aligned);
+            before[i] = lane == 0 ? column_before(k) : 0;
         }
-        known = found;
-        __syncthreads();
-
-        const std::int64_t begin = turn * kBlockEntries + thread / 32 * kWarpEntries;
-        const std::int64_t end = begin + kWarpEntries < nnz ? begin + kWarpEntries : nnz;
-        if (begin >= end) continue;  // the whole warp; it meets the others at the next turn
-        std::int64_t next = first_row_from(begin, 0, rows, offsets);  // the first row that begins at or after the entries at hand
-        std::int32_t current = static_cast<std::int32_t>(next) - 1;   // the row before it, to which entries belong until `next` begins
-        std::int32_t before = begin > 0 ? columns[begin - 1] : 0;     // the column before the 32 entries; unused at the first of a row
-        for (std::int64_t base = begin; base < end; base += 32) {
-            const std::int64_t k = base + lane;
-            const bool active = k < end;
-            const std::int32_t column = active ? columns[k] : 0;
-            const T value = active ? values[k] : constant;
-
-            const std::int64_t limit = base + 32 < end ? base + 32 : end;
-            unsigned heads = 0;
-            while (true) {
-                const std::int64_t row = next + lane;
-                const std::int64_t start = row < rows ? static_cast<std::int64_t>(offsets[row]) : limit;
-                const bool starts = start < limit;
-                const unsigned starting = __ballot_sync(kAll, starts);  // the lowest bits: offsets ascend
-                const std::int64_t following = __shfl_down_sync(kAll, start, 1);
-                // Of rows that begin at the same entry only the last has entries. That of lane 31 may give way to one of the next 32 rows.
-                if (starts && (lane == 31 || following != start)) row_at[start - base] = static_cast<std::int32_t>(row);
-                heads |= __reduce_or_sync(kAll, starts ? 1u << (start - base) : 0u);
-                next += __popc(starting);
-                __syncwarp();
-                if (starting != kAll) break;
-                // 32 rows that begin at the same entry, 31 of them empty: there may be millions.
-                const std::int64_t first_start = __shfl_sync(kAll, start, 0);
-                const std::int64_t last_start = __shfl_sync(kAll, start, 31);
-                if (first_start == last_start) next = first_row_from(last_start + 1, next, rows, offsets) - 1;
-            }
-
-            const unsigned up_to_here = heads & ((2u << lane) - 1);
-            const bool head = (heads >> lane & 1u) != 0;
-            const std::int32_t row = up_to_here != 0 ? row_at[31 - __clz(static_cast<int>(up_to_here))] : current;
-            std::int32_t left = __shfl_up_sync(kAll, column, 1);
-            if (lane == 0) left = before;
-            if (active) {
-                if (!head) {
-                    descents += column < left;
-                    duplicates += column == left;
-                    neighbours += column == left + 1;
-                }
-                not_fp32 += !detail::fits_fp32(value);
-                not_bf16 += !detail::fits_bf16(value);
-                not_constant += !(value == constant);
-            }
-            if (known <= kCap) {
-                const std::int32_t diagonal = column - row;
-                const bool unknown = active && !has_diagonal(diagonal, snapshot);
-                if (__any_sync(kAll, unknown)) {
-                    unsigned now = 0;
-                    if (lane == 0) now = atomicAdd(&table_count, 0u);
-                    if (__shfl_sync(kAll, now, 0) <= kCap && unknown) add_diagonal(diagonal, table, &table_count);
-                    __syncwarp();
-                }
-            }
-            before = __shfl_sync(kAll, column, 31);
-            current = static_cast<std::int32_t>(next) - 1;
-            __syncwarp();  // row_at is read before it is written again
+#pragma unroll
+        for (int i = 0; i < kFours; ++i) {
+            const std::int32_t left = __shfl_up_sync(kAll, column[i].at[3], 1);
+            count(lane == 0 ? before[i] : left, column[i].at[0], value[i].at[0]);
+#pragma unroll
+            for (int j = 1; j < 4; ++j) count(column[i].at[j - 1], column[i].at[j], value[i].at[j]);
         }
     }
+    for (std::int64_t k = chunks * kChunk + warp * 32 + lane; k < nnz; k += warps * 32) count(column_before(k), columns[k], values[k]);
 
-    add_to(&counts->descents, descents);
-    add_to(&counts->duplicates, duplicates);
-    add_to(&counts->neighbours, neighbours);
-    add_to(&counts->not_fp32, not_fp32);
-    add_to(&counts->not_bf16, not_bf16);
-    add_to(&counts->not_constant, not_constant);
-    __syncthreads();  // the table is complete
-    if (table_count > kCap) {
-        if (thread == 0) atomicMax(&counts->diagonals, static_cast<Count>(table_count));
-        return;
-    }
-    for (int slot = thread; slot < detail::kDiagonalTable; slot += kThreads) {
-        if (table[slot] != detail::kNoDiagonal) add_to_all_diagonals(table[slot], diagonals, &counts->diagonals);
+    const Count sums[] = {descents, duplicates, neighbours, not_fp32, not_bf16, not_constant};
+    Count* const to[] = {&counts->descents, &counts->duplicates, &counts->neighbours,
+                         &counts->not_fp32, &counts->not_bf16,   &counts->not_constant};
+    add_block(of_warps, sums, to);
+}
+
+// Puts a diagonal into the table that all blocks fill, until the cap is passed. Many threads may arrive at once and fill it; then the count
+// goes far beyond the cap, and nobody misses what finds no slot.
+__device__ void add_diagonal(std::uint32_t key, ProfileCounts* counts) {
+    std::uint32_t slot = detail::diagonal_slot(key);
+    for (int probe = 0; probe < detail::kDiagonalTable; ++probe) {
+        // A slot changes once, so a key that was read is there to stay; a stale 0 is found out by the exchange.
+        std::uint32_t found = __ldca(counts->diagonal_keys + slot);
+        if (found == key || __ldcg(&counts->diagonals) > static_cast<Count>(kDiagonalCap)) return;
+        if (found == 0) {
+            found = atomicCAS(counts->diagonal_keys + slot, 0u, key);
+            if (found == 0) atomicAdd(&counts->diagonals, Count(1));
+            if (found == 0 || found == key) return;
+        }
+        slot = detail::next_diagonal_slot(slot);
     }
 }
 
@@ -333,6 +291,13 @@ __global__ void __launch_bounds__(kThreads) sample_kernel(std::int64_t rows, std
         }
         __syncwarp();
     }
+    const std::int64_t diagonal_rows = detail::diagonal_row_samples(rows);
+    for (std::int64_t s = first; s < diagonal_rows; s += step) {
+        const std::int64_t row = detail::sample_at(s, diagonal_rows, rows);
+        const auto begin = static_cast<std::int64_t>(offsets[row]);
+        const std::int64_t end = detail::diagonal_end(begin, static_cast<std::int64_t>(offsets[row + 1]));
+        for (std::int64_t k = begin + lane; k < end; k += 32) add_diagonal(detail::diagonal_key(columns[k], row), counts);
+    }
     const std::int64_t pairs = detail::similarity_samples(rows);
     for (std::int64_t s = first; s < pairs; s += step) {
         const std::int64_t row = 1 + detail::sample_at(s, pairs, detail::similarity_total(rows));
@@ -366,34 +331,32 @@ __global__ void __launch_bounds__(kThreads) sample_kernel(std::int64_t rows, std
     }
 }
 
-__global__ void clear_kernel(std::int32_t* diagonals) { diagonals[threadIdx.x] = detail::kNoDiagonal; }
-
-unsigned blocks_for(std::int64_t work, std::int64_t per_block) {
-    return static_cast<unsigned>(std::min((work + per_block - 1) / per_block, kMostBlocks));
+unsigned blocks_for(std::int64_t work, std::int64_t per_block, std::int64_t most = kMostBlocks) {
+    return static_cast<unsigned>(std::min((work + per_block - 1) / per_block, most));
 }
 
 }  // namespace
 
 template <class T, class Offset>
 void launch_profile(std::int64_t rows, std::int64_t nnz, const Offset* offsets, const std::int32_t* columns, const T* values,
-                    ProfileCounts* counts, std::int32_t* diagonals, cudaStream_t stream) {
+                    ProfileCounts* counts, cudaStream_t stream) {
     LSMR_CHECK(cudaMemsetAsync(counts, 0, sizeof(ProfileCounts), stream));
     if (rows == 0) return;
     rows_kernel<<<blocks_for(rows, kThreads), kThreads, 0, stream>>>(rows, offsets, columns, counts);
     LSMR_CHECK(cudaGetLastError());
     if (nnz == 0) return;
-    clear_kernel<<<1, detail::kDiagonalTable, 0, stream>>>(diagonals);
+    entries_kernel<<<blocks_for(nnz, kWarps * kChunk, kMostEntryBlocks), kThreads, 0, stream>>>(nnz, columns, is_aligned(columns), values,
+                                                                                               is_aligned(values), counts);
     LSMR_CHECK(cudaGetLastError());
-    entries_kernel<<<blocks_for(nnz, kBlockEntries), kThreads, 0, stream>>>(rows, nnz, offsets, columns, values, counts, diagonals);
-    LSMR_CHECK(cudaGetLastError());
-    const std::int64_t samples = std::max(detail::run_samples(nnz), kBlockShapes * detail::block_row_samples(rows, {1, 1}));
+    const std::int64_t samples =
+        std::max({detail::run_samples(nnz), detail::diagonal_row_samples(rows), kBlockShapes * detail::block_row_samples(rows, {1, 1})});
     sample_kernel<<<blocks_for(samples, kWarps), kThreads, 0, stream>>>(rows, nnz, offsets, columns, counts);
     LSMR_CHECK(cudaGetLastError());
 }
 
 #define LSMR_INSTANTIATE(T, Offset)                                                                                          \
     template void launch_profile(std::int64_t, std::int64_t, const Offset*, const std::int32_t*, const T*, ProfileCounts*, \
-                                 std::int32_t*, cudaStream_t);
+                                 cudaStream_t);
 LSMR_INSTANTIATE(double, std::int32_t)
 LSMR_INSTANTIATE(double, std::int64_t)
 LSMR_INSTANTIATE(float, std::int32_t)

@@ -13,8 +13,9 @@ struct ProfileCounts;
 }
 
 // As profile_orientation() in operator/profile.hpp: the same numbers, to the last bit. All pointers are to device memory: offsets has
-// rows + 1 entries (Offset: std::int32_t or std::int64_t), columns and values nnz. Reads offsets twice, columns twice, values once, and fixed
-// samples. Scratch of about 45 KB from the context's pool; waits for the context's stream.
+// rows + 1 entries (Offset: std::int32_t or std::int64_t), columns and values nnz. Reads offsets once, values once, columns
+// once and again around the ends of rows, and fixed samples. One piece of scratch of about 40 KB from the context's pool, one copy back; waits
+// once for the context's stream.
 template <class T, class Offset>
 OrientationProfile profile_on_device(std::int64_t rows, std::int64_t cols, std::int64_t nnz, const Offset* offsets, const std::int32_t* columns,
                                      const T* values, const CudaContext& context);
@@ -30,10 +31,10 @@ double measure_copy_bandwidth(const CudaContext& context);
 
 namespace cuda {
 
-// Queues the count. counts and diagonals (detail::kDiagonalTable) are device memory, whatever they held before.
+// Queues the count. counts is device memory, whatever it held before.
 template <class T, class Offset>
 void launch_profile(std::int64_t rows, std::int64_t nnz, const Offset* offsets, const std::int32_t* columns, const T* values,
-                    detail::ProfileCounts* counts, std::int32_t* diagonals, CUstream_st* stream);
+                    detail::ProfileCounts* counts, CUstream_st* stream);
 
 }  // namespace cuda
 
