@@ -269,9 +269,9 @@ std::vector<FlagGroup> make_flag_groups() {
                   line.prepare.precision =
                       parse_choice<Precision>(value, {{"fp64", Precision::fp64}, {"fp32", Precision::fp32}});
               }},
-             {"spmv", "", "S", "products by cusparse, own or auto kernels, or one by its name, as stream-128x2048 [auto]",
+             {"spmv", "", "S", "products by cusparse, own, auto, or a kernel, as stream-128x2048 [auto]",
               [](CommandLine& line, const std::string& value) { parse_spmv(line.prepare, value); }},
-             {"narrow", "", "N", "columns and values in less bits: lossless, none, fp32-values (rounds fp64) [lossless]",
+             {"narrow", "", "N", "less bits a column or value: lossless, none, fp32-values [lossless]",
               [](CommandLine& line, const std::string& value) {
                   line.prepare.narrow = parse_choice<NarrowKind>(value, {{"lossless", NarrowKind::lossless},
                                                                         {"none", NarrowKind::none},
