@@ -18,11 +18,13 @@ using detail::ProfileCounts;
 constexpr int kThreads = 256;
 constexpr int kWarps = kThreads / 32;
 constexpr unsigned kAll = 0xffffffffu;
-// Eight blocks on each of 132 multiprocessors fill an H200; more would only add atomics at their ends.
-constexpr std::int64_t kMostBlocks = 1056;
-// In entries_kernel four blocks a multiprocessor, all of them there at once, with 96 bytes a thread in flight in fp64.
-constexpr int kEntryBlocks = 4;
-constexpr std::int64_t kMostEntryBlocks = kEntryBlocks * 132;
+// An H200 has 132 multiprocessors. So many blocks of a kernel are on one of them at the same time, and no more are launched: they would wait for
+// the first ones to end, and add atomics at their own ends.
+constexpr std::int64_t kMultiprocessors = 132;
+constexpr int kRowBlocks = 6;
+constexpr int kEntryBlocks = 4;   // with 96 bytes a thread in flight in fp64
+constexpr int kSampleBlocks = 8;  // these come and go as their samples are long or short
+// In entries_kernel.
 constexpr int kFours = 2;
 constexpr std::int64_t kChunk = 32 * 4 * kFours;  // entries
 constexpr std::int32_t kNoColumn = -2;            // less than every column, and the left neighbour of none
@@ -85,16 +87,16 @@ __device__ void add_to(Count* to, Count value) {
 }
 
 // What a run of rows adds to its widest span and its narrow entries.
-__device__ void count_span(std::int32_t first, std::int32_t last, Count entries, Count& widest, Count& narrow) {
+__device__ void count_span(std::int32_t first, std::int32_t last, Count entries, unsigned& widest, Count& narrow) {
     if (entries == 0) return;
     const std::int64_t span = static_cast<std::int64_t>(last) - first + 1;
-    if (span > 0 && static_cast<Count>(span) > widest) widest = static_cast<Count>(span);
+    if (span > widest) widest = static_cast<unsigned>(span);
     if (span <= kNarrowSpan) narrow += entries;
 }
 
 // A block takes aligned runs of 256 rows, a thread a row, so a warp has an aligned run of 32 rows.
 template <class Offset>
-__global__ void __launch_bounds__(kThreads)
+__global__ void __launch_bounds__(kThreads, kRowBlocks)
     rows_kernel(std::int64_t rows, const Offset* __restrict__ offsets, const std::int32_t* __restrict__ columns, ProfileCounts* counts) {
     __shared__ unsigned bins[detail::kLengthBins];  // at most 2^31 rows
     __shared__ std::int32_t warp_first[kWarps];
@@ -109,10 +111,11 @@ __global__ void __launch_bounds__(kThreads)
     __syncthreads();
 
     Count squares_low = 0, squares_high = 0, longest = 0;      // a thread's rows
-    Count row_span = 0, narrow_rows = 0;
-    Count descents = 0, duplicates = 0, neighbours = 0;        // from the last entry of a row to the first of the next, which do not count
-    Count sell_entries = 0, span32 = 0, narrow32 = 0;          // lane 0: the warp's runs of 32 rows
-    Count span256 = 0, narrow256 = 0;                          // thread 0: the block's runs of 256 rows
+    Count narrow_rows = 0;
+    unsigned row_span = 0;
+    unsigned descents = 0, duplicates = 0, neighbours = 0;     // from the last entry of a row to the first of the next, which do not count
+    Count sell_entries = 0, narrow32 = 0, narrow256 = 0;       // lane 0: the warp's runs of 32 rows; thread 0: the block's of 256 rows
+    unsigned span32 = 0, span256 = 0;
     for (std::int64_t run = blockIdx.x; run * kThreads < rows; run += gridDim.x) {
         const std::int64_t row = run * kThreads + thread;
         std::int32_t first = 2147483647;  // of no columns
@@ -162,7 +165,8 @@ __global__ void __launch_bounds__(kThreads)
         __syncthreads();  // the warps' values are read
     }
 
-    const Count sums[] = {squares_low, squares_high, narrow_rows, sell_entries, narrow32, narrow256, 0 - descents, 0 - duplicates, 0 - neighbours};
+    const Count sums[] = {squares_low, squares_high,        narrow_rows,           sell_entries,         narrow32,
+                          narrow256,   Count(0) - descents, Count(0) - duplicates, Count(0) - neighbours};
     Count* const sums_to[] = {&counts->squares_low, &counts->squares_high, &counts->narrow_rows, &counts->sell32_entries, &counts->narrow32,
                               &counts->narrow256,   &counts->descents,     &counts->duplicates,  &counts->neighbours};
     add_block(sums_of_warps, sums, sums_to);
@@ -331,8 +335,8 @@ __global__ void __launch_bounds__(kThreads) sample_kernel(std::int64_t rows, std
     }
 }
 
-unsigned blocks_for(std::int64_t work, std::int64_t per_block, std::int64_t most = kMostBlocks) {
-    return static_cast<unsigned>(std::min((work + per_block - 1) / per_block, most));
+unsigned blocks_for(std::int64_t work, std::int64_t per_block, int per_multiprocessor) {
+    return static_cast<unsigned>(std::min((work + per_block - 1) / per_block, per_multiprocessor * kMultiprocessors));
 }
 
 }  // namespace
@@ -342,15 +346,15 @@ void launch_profile(std::int64_t rows, std::int64_t nnz, const Offset* offsets, 
                     ProfileCounts* counts, cudaStream_t stream) {
     LSMR_CHECK(cudaMemsetAsync(counts, 0, sizeof(ProfileCounts), stream));
     if (rows == 0) return;
-    rows_kernel<<<blocks_for(rows, kThreads), kThreads, 0, stream>>>(rows, offsets, columns, counts);
+    rows_kernel<<<blocks_for(rows, kThreads, kRowBlocks), kThreads, 0, stream>>>(rows, offsets, columns, counts);
     LSMR_CHECK(cudaGetLastError());
     if (nnz == 0) return;
-    entries_kernel<<<blocks_for(nnz, kWarps * kChunk, kMostEntryBlocks), kThreads, 0, stream>>>(nnz, columns, is_aligned(columns), values,
-                                                                                               is_aligned(values), counts);
+    entries_kernel<<<blocks_for(nnz, kWarps * kChunk, kEntryBlocks), kThreads, 0, stream>>>(nnz, columns, is_aligned(columns), values,
+                                                                                           is_aligned(values), counts);
     LSMR_CHECK(cudaGetLastError());
     const std::int64_t samples =
         std::max({detail::run_samples(nnz), detail::diagonal_row_samples(rows), kBlockShapes * detail::block_row_samples(rows, {1, 1})});
-    sample_kernel<<<blocks_for(samples, kWarps), kThreads, 0, stream>>>(rows, nnz, offsets, columns, counts);
+    sample_kernel<<<blocks_for(samples, kWarps, kSampleBlocks), kThreads, 0, stream>>>(rows, nnz, offsets, columns, counts);
     LSMR_CHECK(cudaGetLastError());
 }
 
