@@ -107,7 +107,7 @@ std::vector<FormatBytes> format_bytes(const OrientationProfile& p, ProductWidths
         }
     }
     if (p.diagonals <= kDiagonalCap) {
-        all.push_back({"DIA", dia_bytes(p, widths), fmt::format("{} diagonals, {:.0f} % full", p.diagonals, 100 * p.diagonal_fill)});
+        all.push_back({"DIA", dia_bytes(p, widths), fmt::format("at least {} diagonals, {:.0f} % full", p.diagonals, 100 * p.diagonal_fill)});
     } else {
         all.push_back({"DIA", std::nullopt, fmt::format("more than {} diagonals", kDiagonalCap)});
     }

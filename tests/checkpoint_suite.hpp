@@ -91,8 +91,12 @@ inline void suite_checkpoints(const PrepareOptions& base) {
                         Recorder rest;
                         PreparedProblem other(a, prepare);
                         check_same(resumed(other, b, options, start, from, &rest), whole);
-                        // The records go on where those before the checkpoint ended.
-                        REQUIRE(!rest.all.empty());
+                        // The records go on where those before the checkpoint ended; a GPU saves where a batch of iterations ends, which
+                        // may be the last one of the solve.
+                        if (rest.all.empty()) {
+                            CHECK(from.iteration == whole.result.iterations);
+                            continue;
+                        }
                         const std::int64_t first = rest.all.front().iteration;
                         CHECK(first <= from.iteration + 1);
                         CHECK(first >= from.iteration);
