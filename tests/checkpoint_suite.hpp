@@ -119,7 +119,12 @@ inline void suite_checkpoints(const PrepareOptions& base) {
                         check_same(resumed(problem, b, options, start, at_end.saved[0]), whole);
                     }
                     Saver stopped({}, 5);
-                    CHECK(solve(problem, b, options, start, &stopped).result.status == Status::stopped);
+                    const Answer until = solve(problem, b, options, start, &stopped);
+                    if (until.result.converged()) {  // a GPU may be done with a short solve before it hears of the stop
+                        check_same(until, whole);
+                        continue;
+                    }
+                    CHECK(until.result.status == Status::stopped);
                     REQUIRE(stopped.saved.size() == 1);
                     check_same(resumed(problem, b, options, start, stopped.saved[0]), whole);
                 }
