@@ -12,7 +12,7 @@ class OpenGpu final : public GpuSession {
     explicit OpenGpu(int device) : context_(device), copy_(measure_copy_bandwidth(context_)) {}
     std::string device_text() const override { return benchmark_device_text(context_); }
     double copy_bytes_per_second() const override { return copy_; }
-    std::vector<SpmvMeasurement> measure(const CsrMatrix& stored, Precision precision, std::span<const SpmvRequest> requests, int warm_up,
+    std::vector<ProductMeasurement> measure(const CsrMatrix& stored, Precision precision, std::span<const ProductRequest> requests, int warm_up,
                                          int repeats) override {
         if (precision == Precision::fp64) return measure_as<double>(stored, requests, warm_up, repeats);
         return measure_as<float>(stored, requests, warm_up, repeats);
@@ -20,16 +20,10 @@ class OpenGpu final : public GpuSession {
 
   private:
     template <class T>
-    std::vector<SpmvMeasurement> measure_as(const CsrMatrix& stored, std::span<const SpmvRequest> requests, int warm_up, int repeats) {
+    std::vector<ProductMeasurement> measure_as(const CsrMatrix& stored, std::span<const ProductRequest> requests, int warm_up, int repeats) {
         ProductBench<T> bench(stored, context_);
-        std::vector<SpmvMeasurement> all;
-        for (const SpmvRequest& request : requests) {
-            const ProductMeasurement m = bench.measure({request.label, request.kernel, request.kind, request.narrow, true}, warm_up, repeats);
-            SpmvMeasurement row{m.label,        m.kernel,        m.words, m.failure, m.seconds,    m.least_seconds, m.most_seconds,
-                                m.call_seconds, m.setup_seconds, m.bytes, m.error,   m.repeatable, {}};
-            if (!request.kernel) row.candidates = m.decision.candidates;
-            all.push_back(row);
-        }
+        std::vector<ProductMeasurement> all;
+        for (const ProductRequest& request : requests) all.push_back(bench.measure(request, warm_up, repeats));
         return all;
     }
 

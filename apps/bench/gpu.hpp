@@ -30,7 +30,7 @@ struct GpuSession {
     virtual ~GpuSession() = default;
     virtual std::string device_text() const = 0;
     virtual double copy_bytes_per_second() const = 0;
-    virtual std::vector<SpmvMeasurement> measure(const CsrMatrix& stored, Precision precision, std::span<const SpmvRequest> requests, int warm_up,
+    virtual std::vector<ProductMeasurement> measure(const CsrMatrix& stored, Precision precision, std::span<const ProductRequest> requests, int warm_up,
                                                  int repeats) = 0;
 };
 std::unique_ptr<GpuSession> open_gpu(int device);

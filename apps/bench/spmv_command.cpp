@@ -140,19 +140,19 @@ std::vector<std::string> every_kernel() {
     return names;
 }
 
-std::vector<SpmvRequest> gpu_requests(const std::string& kernels) {
-    std::vector<SpmvRequest> requests;
-    const auto add = [&](const std::string& name) { requests.push_back({name, parse_spmv_choice(name), SpmvKind::automatic, NarrowKind::lossless}); };
+std::vector<ProductRequest> gpu_requests(const std::string& kernels) {
+    std::vector<ProductRequest> requests;
+    const auto add = [&](const std::string& name) { requests.push_back({name, parse_spmv_choice(name), SpmvKind::automatic, NarrowKind::lossless, true}); };
     if (kernels != "usual" && kernels != "all") {
         for (const std::string& name : split(kernels)) {
-            if (name == "auto") requests.push_back({"auto", {}, SpmvKind::automatic, NarrowKind::lossless});
+            if (name == "auto") requests.push_back({"auto", {}, SpmvKind::automatic, NarrowKind::lossless, true});
             else add(name);
         }
         return requests;
     }
-    requests.push_back({"auto", {}, SpmvKind::automatic, NarrowKind::lossless});
-    requests.push_back({"own", {}, SpmvKind::own, NarrowKind::lossless});
-    requests.push_back({"own-wide", {}, SpmvKind::own, NarrowKind::none});
+    requests.push_back({"auto", {}, SpmvKind::automatic, NarrowKind::lossless, true});
+    requests.push_back({"own", {}, SpmvKind::own, NarrowKind::lossless, true});
+    requests.push_back({"own-wide", {}, SpmvKind::own, NarrowKind::none, true});
     if (kernels == "all") {
         for (const std::string& name : every_kernel()) add(name);
     } else {
@@ -165,7 +165,7 @@ std::vector<SpmvRequest> gpu_requests(const std::string& kernels) {
 
 // On the host: the library's operator, with and without narrow forms, and Eigen's product of a row-major matrix.
 template <class T>
-std::vector<SpmvMeasurement> measure_on_host(std::shared_ptr<const CsrMatrix> a, int warm_up, int repeats) {
+std::vector<ProductMeasurement> measure_on_host(std::shared_ptr<const CsrMatrix> a, int warm_up, int repeats) {
     const auto random = [](std::int64_t n, std::uint64_t seed) {
         std::mt19937_64 generator(seed);
         std::vector<T> v(static_cast<std::size_t>(n));
@@ -175,7 +175,7 @@ std::vector<SpmvMeasurement> measure_on_host(std::shared_ptr<const CsrMatrix> a,
     const std::vector<T> x = random(a->cols(), 1);
     const std::vector<T> y0 = random(a->rows(), 2);
     std::vector<T> y = y0;
-    const auto measure = [&](SpmvMeasurement& m, const auto& run) {
+    const auto measure = [&](ProductMeasurement& m, const auto& run) {
         y = y0;
         run();
         const std::vector<T> first = y;
@@ -210,10 +210,10 @@ std::vector<SpmvMeasurement> measure_on_host(std::shared_ptr<const CsrMatrix> a,
         m.least_seconds = times.front();
         m.most_seconds = times.back();
     };
-    std::vector<SpmvMeasurement> rows;
+    std::vector<ProductMeasurement> rows;
     const Coefficient<T> one{1, 1}, half{-0.5, T(-0.5)};
     for (NarrowKind narrow : {NarrowKind::lossless, NarrowKind::none}) {
-        SpmvMeasurement m;
+        ProductMeasurement m;
         m.label = narrow == NarrowKind::lossless ? "own" : "own-wide";
         OperatorOptions options;
         options.narrow = narrow;
@@ -228,7 +228,7 @@ std::vector<SpmvMeasurement> measure_on_host(std::shared_ptr<const CsrMatrix> a,
         rows.push_back(m);
     }
     if (a->nnz() <= std::numeric_limits<int>::max()) {
-        SpmvMeasurement m;
+        ProductMeasurement m;
         m.label = m.kernel = "eigen";
         const Stopwatch setup;
         std::vector<int> offsets(a->offsets(), a->offsets() + a->rows() + 1);
@@ -275,7 +275,7 @@ int spmv_command(std::span<const std::string> args) {
         on_gpu = probe.usable;
         if (!on_gpu && probe.built_in) console.warning("running on the CPU: " + probe.reason);
     }
-    std::vector<SpmvRequest> requests;
+    std::vector<ProductRequest> requests;
     if (on_gpu) requests = gpu_requests(options.kernels);
     else if (options.kernels != "usual") throw UsageError("--kernels names kernels of a GPU; on the CPU there is one, and Eigen's");
 

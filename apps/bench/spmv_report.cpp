@@ -25,7 +25,7 @@ double sector_seconds(const SpmvReport& report, const SpmvTable& table) {
 // The fastest of what ours is compared with; 0: none was measured.
 double best_other(const SpmvReport& report, const SpmvTable& table) {
     double best = 0;
-    for (const SpmvMeasurement& row : table.rows) {
+    for (const ProductMeasurement& row : table.rows) {
         if (!row.failure.empty() || !row.label.starts_with(report.comparison)) continue;
         if (best == 0 || row.seconds < best) best = row.seconds;
     }
@@ -61,7 +61,7 @@ std::string spmv_table_text(const SpmvReport& report, const SpmvTable& table) {
     text += fmt::format("  {:<12} {:<32} {:>9} {:>15} {:>7} {:>6} {:>8} {:>8} {:>9} {:>9} {:>9} {:>6} {:>6} {:>8}\n", "", "kernel", "ms", "least-most",
                         "GB/s", "copy", "sectors", "GFLOP/s", "call ms", "set-up ms", "+1/1000", "error", "bits",
                         other > 0 ? "vs " + report.comparison : std::string());
-    for (const SpmvMeasurement& row : table.rows) {
+    for (const ProductMeasurement& row : table.rows) {
         if (!row.failure.empty()) {
             text += fmt::format("  {:<12} {:<32} {}\n", row.label, row.kernel, row.failure);
             continue;
@@ -74,9 +74,9 @@ std::string spmv_table_text(const SpmvReport& report, const SpmvTable& table) {
                             1e3 * (row.seconds + row.setup_seconds / 1000), row.error, row.repeatable ? "same" : "vary",
                             other > 0 ? fmt::format("{:.2f}x", other / row.seconds) : std::string());
     }
-    for (const SpmvMeasurement& row : table.rows) {
+    for (const ProductMeasurement& row : table.rows) {
         if (!row.words.empty() && !row.label.empty() && row.label != row.kernel) text += fmt::format("  {:<12} {}\n", row.label, row.words);
-        for (const ProductDecision::Timing& candidate : row.candidates) {
+        for (const ProductDecision::Timing& candidate : row.decision.candidates) {
             text += fmt::format("  {:<12} candidate {}: {}{}\n", row.label, candidate.kernel,
                                 candidate.seconds > 0 ? fmt::format("{:.4f} ms, ", 1e3 * candidate.seconds) : std::string(), candidate.reason);
         }
@@ -89,7 +89,7 @@ std::string spmv_summary(const SpmvReport& report) {
     for (const SpmvTable& table : report.tables) {
         const double other = best_other(report, table);
         if (other == 0) continue;
-        for (const SpmvMeasurement& row : table.rows) {
+        for (const ProductMeasurement& row : table.rows) {
             if (!row.failure.empty() || row.label == row.kernel || row.label.starts_with(report.comparison)) continue;
             Ratios& ratios = by_label[row.label];
             const double ratio = other / row.seconds;
@@ -134,7 +134,7 @@ std::string spmv_json(const SpmvReport& report) {
                                    {"least_bytes", bytes},
                                    {"sector_seconds", sectors}};
         one["products"] = nlohmann::ordered_json::array();
-        for (const SpmvMeasurement& row : table.rows) {
+        for (const ProductMeasurement& row : table.rows) {
             nlohmann::ordered_json entry{{"label", row.label}, {"kernel", row.kernel}};
             if (!row.failure.empty()) {
                 entry["failure"] = row.failure;
@@ -153,7 +153,7 @@ std::string spmv_json(const SpmvReport& report) {
                               {"repeatable", row.repeatable}});
                 if (sectors > 0) entry["share_of_sector_bound"] = sectors / row.seconds;
                 if (other > 0) entry["against_" + report.comparison] = other / row.seconds;
-                for (const ProductDecision::Timing& candidate : row.candidates) {
+                for (const ProductDecision::Timing& candidate : row.decision.candidates) {
                     entry["candidates"].push_back({{"kernel", candidate.kernel}, {"reason", candidate.reason}, {"seconds", candidate.seconds}});
                 }
             }

@@ -1,40 +1,14 @@
 // What `lsmr_bench spmv` measures, and its report as text and as JSON.
 #pragma once
 
-#include <cstdint>
-#include <optional>
 #include <string>
 #include <vector>
 
-#include "operator/operator_options.hpp"
+#include "operator/product_measurement.hpp"
 #include "operator/profile.hpp"
 #include "solver/options.hpp"
 
 namespace lsmr {
-
-// A kernel by its name, or the dispatch's choice under these rules.
-struct SpmvRequest {
-    std::string label;
-    std::optional<SpmvChoice> kernel;
-    SpmvKind kind = SpmvKind::automatic;
-    NarrowKind narrow = NarrowKind::lossless;
-};
-
-struct SpmvMeasurement {
-    std::string label;
-    std::string kernel;
-    std::string words;
-    std::string failure;  // why there are no numbers
-    double seconds = 0;   // of one product, the median
-    double least_seconds = 0;
-    double most_seconds = 0;
-    double call_seconds = 0;   // of one product in a row of products, by the host's clock
-    double setup_seconds = 0;  // choice, plan, conversion
-    std::int64_t bytes = 0;    // of the stored matrix
-    double error = 0;          // in units of its bound: below 1 is within rounding
-    bool repeatable = true;
-    std::vector<ProductDecision::Timing> candidates;
-};
 
 // The products of one orientation in one precision.
 struct SpmvTable {
@@ -42,7 +16,7 @@ struct SpmvTable {
     std::string direction;  // "A x", "A^T y"
     Precision precision = Precision::fp64;
     OrientationProfile profile;
-    std::vector<SpmvMeasurement> rows;
+    std::vector<ProductMeasurement> rows;
 };
 
 struct SpmvReport {

@@ -126,6 +126,7 @@ ProductMeasurement ProductBench<T>::measure(const ProductRequest& request, int w
         s.context.synchronize();
         m.setup_seconds = seconds_since(start);
         m.decision = chosen.decision;
+        if (request.kernel) m.decision.candidates.clear();  // there was no choice
         m.kernel = text(*chosen.decision.choice);
         m.words = chosen.product->words();
         m.bytes = chosen.product->bytes();
