@@ -61,7 +61,7 @@ TEST_CASE("architecture: what a host-only user includes needs no CUDA") {
 
 TEST_CASE("architecture: no source file is longer than 1200 lines") {
     auto rooms = kRooms;
-    rooms.push_back("tests");
+    rooms.insert(rooms.end(), {"tests", "examples"});
     for (const fs::path& path : sources(rooms)) {
         CAPTURE(name_of(path));
         CHECK(lines_of(path).size() <= 1200);
@@ -76,7 +76,22 @@ TEST_CASE("architecture: one place asks whether nvcc compiles") {
     CHECK(count == 1);
 }
 
-TEST_CASE("architecture: only apps print") {
+TEST_CASE("architecture: an example is short, says first what it shows, and includes no inner part") {
+    const std::regex inner_header("^\\s*#\\s*include\\s*(<cu|\"(apps|tests|[a-z]+/(cpu|cuda))/)");
+    for (const fs::path& path : sources({"examples"})) {
+        const std::vector<std::string> lines = lines_of(path);
+        CAPTURE(name_of(path));
+        CHECK(lines.size() < 80);
+        REQUIRE_FALSE(lines.empty());
+        CHECK(lines.front().starts_with("// "));
+        for (const std::string& line : lines) {
+            CAPTURE(line);
+            CHECK_FALSE(std::regex_search(line, inner_header));
+        }
+    }
+}
+
+TEST_CASE("architecture: only apps and examples print") {
     const std::regex prints("std::(cout|cerr|clog|printf|fprintf|puts)\\b|\\b(printf|fprintf|puts)\\s*\\(|fmt::print");
     for (const fs::path& path : sources({"memory", "operator", "solver", "data"})) {
         for (const std::string& line : lines_of(path)) {
