@@ -17,7 +17,8 @@ class Observer {
     virtual ~Observer() = default;
     // Called on the thread of solve(), every iteration on the CPU and every few iterations on the GPU, with the iterations that
     // are new since the last call (none of them is left out; the span may be empty when only time has passed).
-    // Verdict::stop ends the solve with Status::stopped; the iterate is kept.
+    // Verdict::stop ends the solve with Status::stopped, after the iterations that are under way: their records are handed over too, and x is
+    // that of the last.
     // An exception passes through solve() unchanged; the solver stays usable.
     virtual Verdict on_iterations(std::span<const IterationRecord> records) = 0;
 
