@@ -19,10 +19,8 @@ struct CsrDevice {
     const T* values = nullptr;
 };
 
-// Threads of a row: 1 (the baseline of every table), 2, 4, 8, 16, 32; or a block of 128, 256, 512.
-inline constexpr int kRowTeams[] = {1, 2, 4, 8, 16, 32, 128, 256, 512};
-
-// Blocks of a launch: from the shape and the device.
+// Blocks of a launch: from the shape and the device. team: threads of a row, 1 (the baseline of every table), 2, 4, 8, 16, 32; or a block of
+// 128, 256, 512.
 int row_blocks(int team, std::int64_t rows, int multiprocessors);
 
 // b = 0: y is not read. partials: null, or blocks values, which get partial sums of ||y||^2.

@@ -36,14 +36,13 @@ struct StreamMatrix {
 //   products  all threads gather, entry by entry, whatever the rows; then each row adds its products: gathers in flight do not depend on rows
 enum class StreamOrder { rows, products };
 
-// A tuning of the kernel: threads of a block, entries of an item.
+// A tuning of the kernel: threads of a block, entries of an item. There are 128x2048, 128x1024, 256x1024 and 256x2048 for either order. Measured
+// on an H200 (docs/benchmarks/h200_spmv.md): 128x2048 is best where x is local, since one thread a row makes neighbouring rows gather
+// neighbouring values; the others leave more L1 to scattered gathers.
 struct StreamShape {
     int threads = 128;
     int capacity = 2048;
 };
-// Those that exist, for either order, widest first. Measured on an H200 (docs/benchmarks/h200_spmv.md): 128x2048 is best where x is local, since one thread a
-// row makes neighbouring rows gather neighbouring values; the others leave more L1 to scattered gathers.
-inline constexpr StreamShape kStreamShapes[] = {{128, 2048}, {128, 1024}, {256, 1024}, {256, 2048}};
 
 // How a product is launched: blocks of the main kernel, as many as the device holds at once, bounded by the items and by kMaxPartials; and
 // blocks that add the pieces of cut rows, afterwards. No blocks: there is no such shape, or not with these types.
