@@ -116,7 +116,7 @@ OrientationProfile plain_profile(const CsrMatrix& a) {
         std::set<std::int64_t> wide_sectors, narrow_sectors;
         const std::int64_t begin = s * runs / run_samples * 32;
         for (std::int64_t k = begin; k < std::min(begin + 32, a.nnz()); ++k) {
-            wide_sectors.insert(a.columns()[k] * 8 / 32);
+            wide_sectors.insert(static_cast<std::int64_t>(a.columns()[k]) * 8 / 32);
             narrow_sectors.insert(static_cast<std::int64_t>(a.columns()[k]) * 4 / 32);
             ++in_runs;
         }
