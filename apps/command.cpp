@@ -95,6 +95,12 @@ SolveResult not_begun() {
     return result;
 }
 
+void find_worst(Outcome& outcome) {
+    for (std::size_t i = 1; i < outcome.columns.size(); ++i) {
+        if (exit_code(outcome.columns[i].status) > exit_code(outcome.result().status)) outcome.worst = i;
+    }
+}
+
 // Every column of b in turn; the time limit is for all of them together.
 Outcome solve_columns(const CommandLine& line, Problem& problem, PreparedProblem& prepared, Console& console,
                       HistoryFile* history, const Checkpoint* resume) {
@@ -122,13 +128,53 @@ Outcome solve_columns(const CommandLine& line, Problem& problem, PreparedProblem
         outcome.timing.audit_seconds += result.audit_seconds;
         if (several) print_column(console, column + 1, result);
     }
-    for (std::size_t i = 1; i < outcome.columns.size(); ++i) {
-        if (exit_code(outcome.columns[i].status) > exit_code(outcome.result().status)) outcome.worst = i;
-    }
+    find_worst(outcome);
     outcome.state_error = follower.state_error();
     outcome.saved_iteration = follower.saved_iteration();
     outcome.timing.setup_seconds = prepared.info().setup_seconds;
     outcome.memory = prepared.memory();
+    return outcome;
+}
+
+// Ends a robust fit at a signal. What its solves report is of weighted problems, so nothing of it is shown.
+class SignalWatch : public Observer {
+  public:
+    Verdict on_iterations(std::span<const IterationRecord>) override {
+        return noted_signal() != 0 ? Verdict::stop : Verdict::go_on;
+    }
+};
+
+// The same as solve_columns() with --loss, without an operator that lasts: the weights change with every solve.
+Outcome fit_columns(const CommandLine& line, Problem& problem, Console& console) {
+    const std::size_t rows = static_cast<std::size_t>(problem.a->rows());
+    const std::size_t cols = static_cast<std::size_t>(problem.a->cols());
+    SignalWatch watch;
+    Outcome outcome;
+    const Stopwatch since_start;
+    for (std::int64_t column = 0; column < problem.columns; ++column) {
+        const std::size_t at = static_cast<std::size_t>(column);
+        RobustResult fitted;
+        if (column > 0 && noted_signal() != 0) {
+            fitted.result = not_begun();
+        } else {
+            SolveOptions options = line.solve;
+            if (!problem.center.empty())
+                options.center = std::span<const double>(problem.center).subspan(at * cols, cols);
+            options.time_limit_seconds = std::max(0.0, options.time_limit_seconds - since_start.seconds());
+            fitted = solve_robust(problem.a, std::span<const double>(problem.b).subspan(at * rows, rows),
+                                  std::span<double>(problem.x).subspan(at * cols, cols), line.prepare, options,
+                                  line.robust, !line.x0.empty(), &watch);
+        }
+        outcome.timing.solve_seconds += fitted.result.solve_seconds;
+        outcome.timing.audit_seconds += fitted.result.audit_seconds;
+        if (problem.columns > 1) print_column(console, column + 1, fitted.result);
+        outcome.columns.push_back(fitted.result);
+        outcome.robust.push_back(std::move(fitted));
+    }
+    find_worst(outcome);
+    // All but the solves themselves: the operator of each set of weights, and the loss.
+    outcome.timing.setup_seconds =
+        std::max(0.0, since_start.seconds() - outcome.timing.solve_seconds - outcome.timing.audit_seconds);
     return outcome;
 }
 
@@ -172,6 +218,11 @@ Comparison compare(const CommandLine& line, const Problem& problem, const Outcom
 
 // Puts the method that auto stands for into the options, and refuses one that does not fit A.
 void resolve_method(CommandLine& line, const CsrMatrix& a, const PreparedProblem& prepared) {
+    if (is_robust(line) && line.solve.method == Method::automatic) {
+        line.solve.method = Method::lsmr;
+        line.method_reason = "reweighted solves end early, where its ||A^T r|| has fallen steadily";
+        return;
+    }
     const MethodChoice choice = prepared.choose_method(line.solve);
     line.method_reason = choice.reason;
     line.solve.method = choice.method;
@@ -225,19 +276,22 @@ int solve(CommandLine& line, Console& console) {
     line.prepare.regulariser = problem.regulariser;
     if (!line.plan.empty()) read_plan(read_text(line.plan), line.plan, a, line.prepare);
     if (resume) adopt_kernels(*resume, line.prepare);
-    PreparedProblem prepared = prepare(line, problem);
-    if (!line.save_plan.empty()) write_text(line.save_plan, plan_text(a, line.prepare.precision, prepared.info()));
-    resolve_method(line, a, prepared);
-    warnings.insert(warnings.end(), prepared.info().notes.begin(), prepared.info().notes.end());
+    std::optional<PreparedProblem> prepared = prepare(line, problem);
+    const PreparedInfo info = prepared->info();
+    if (!line.save_plan.empty()) write_text(line.save_plan, plan_text(a, line.prepare.precision, info));
+    resolve_method(line, a, *prepared);
+    warnings.insert(warnings.end(), info.notes.begin(), info.notes.end());
     for (const std::string& warning : warnings) console.warning(warning);
-    print_setup(console, line, prepared);
+    print_setup(console, line, *prepared);
+    if (is_robust(line)) prepared.reset();  // each set of weights has an operator of its own
 
     std::optional<HistoryFile> history;
     if (!line.history.empty()) history.emplace(line.history);
     const std::vector<double> x_start(problem.x.begin(), problem.x.begin() + (line.compare_eigen ? a.cols() : 0));
     note_signals();
-    Outcome outcome =
-        solve_columns(line, problem, prepared, console, history ? &*history : nullptr, resume ? &*resume : nullptr);
+    Outcome outcome = prepared ? solve_columns(line, problem, *prepared, console, history ? &*history : nullptr,
+                                               resume ? &*resume : nullptr)
+                               : fit_columns(line, problem, console);
     if (resume) outcome.resumed_iteration = resume->iteration;
 
     const Stopwatch writing;
@@ -258,7 +312,7 @@ int solve(CommandLine& line, Console& console) {
         print_comparison(console, *outcome.comparison, problem.columns > 1);
     }
     outcome.signal = noted_signal();
-    if (!line.json.empty()) write_text(line.json, solve_json(line, problem, prepared.info(), outcome, warnings));
+    if (!line.json.empty()) write_text(line.json, solve_json(line, problem, info, outcome, warnings));
     if (!outcome.history_error.empty()) console.error(outcome.history_error);
     if (!outcome.state_error.empty()) console.error(outcome.state_error);
     if (outcome.signal != 0) end_by_signal(outcome.signal);

@@ -1,5 +1,7 @@
 #include "json_report.hpp"
 
+#include <fmt/format.h>
+
 #include <cmath>
 #include <nlohmann/json.hpp>
 
@@ -39,6 +41,25 @@ Json norms_json(const Norms& norms) {
             {"x", number(norms.x)},
             {"dx", number(norms.dx)},
             {"start_ratio", number(norms.start_ratio)}};
+}
+
+Json robust_json(const RobustOptions& options, const RobustResult& fit) {
+    Json solves = Json::array();
+    for (const OuterRecord& record : fit.history) {
+        solves.push_back({{"objective", number(record.objective)},
+                          {"gradient", number(record.gradient)},
+                          {"x_change", number(record.x_change)},
+                          {"iterations", record.iterations}});
+    }
+    return {{"loss", name(options.loss)},
+            {"threshold", has_threshold(options.loss) ? number(options.threshold) : Json(nullptr)},
+            {"outer_iterations", fit.outer_iterations},
+            {"iterations", fit.result.iterations},
+            {"objective", number(fit.objective)},
+            {"gradient", number(fit.gradient)},
+            {"gradient_bound", number(fit.gradient_bound)},
+            {"downweighted_rows", fit.downweighted},
+            {"solves", std::move(solves)}};
 }
 
 Json matrix_json(const CommandLine& line, const Problem& problem) {
@@ -90,6 +111,9 @@ Json options_json(const CommandLine& line) {
         {"max_iterations", solve.max_iterations},
         {"time_limit_seconds", number(solve.time_limit_seconds)},
         {"x0", text_or_null(line.x0)},
+        {"loss", has_threshold(line.robust.loss) ? Json(fmt::format("{}:{}", name(line.robust.loss), line.robust.threshold))
+                                                 : Json(name(line.robust.loss))},
+        {"max_outer", is_robust(line) ? Json(line.robust.max_outer) : Json(nullptr)},
         {"transpose", line.transpose},
         {"fortran_numbers", line.read.fortran_numbers},
         {"allow_nonfinite", line.read.allow_nonfinite},
@@ -173,6 +197,7 @@ std::string solve_json(const CommandLine& line, const Problem& problem, const Pr
     json["iterations"] = result.iterations;
     json["restarts"] = result.restarts;
     json["norms"] = norms_json(result.norms);
+    json["robust"] = outcome.robust.empty() ? Json(nullptr) : robust_json(line.robust, outcome.robust.at(outcome.worst));
     json["matrix"] = matrix_json(line, problem);
     json["rhs"] = rhs_json(problem, outcome.error_to_x_true);
     json["options"] = options_json(line);
@@ -203,12 +228,14 @@ std::string solve_json(const CommandLine& line, const Problem& problem, const Pr
     if (outcome.comparison) json["compare"] = comparison_json(*outcome.comparison);
     if (outcome.columns.size() > 1) {
         Json columns = Json::array();
-        for (const SolveResult& column : outcome.columns) {
+        for (std::size_t i = 0; i < outcome.columns.size(); ++i) {
+            const SolveResult& column = outcome.columns[i];
             columns.push_back({{"status", status_json(column)},
                                {"iterations", column.iterations},
                                {"restarts", column.restarts},
                                {"notes", column.notes},
                                {"norms", norms_json(column.norms)}});
+            if (!outcome.robust.empty()) columns.back()["robust"] = robust_json(line.robust, outcome.robust[i]);
         }
         json["columns"] = std::move(columns);
     }

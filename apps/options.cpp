@@ -164,6 +164,28 @@ void parse_preconditioner(PrepareOptions& prepare, const std::string& text) {
     }
 }
 
+// l2, l1, or a loss with its threshold, as huber:1.5.
+void parse_loss(RobustOptions& robust, const std::string& text) {
+    const std::size_t colon = text.find(':');
+    try {
+        robust.loss = parse_choice<Loss>(text.substr(0, colon), {{"l2", Loss::l2},
+                                                                 {"huber", Loss::huber},
+                                                                 {"l1", Loss::l1},
+                                                                 {"cauchy", Loss::cauchy},
+                                                                 {"tukey", Loss::tukey}});
+    } catch (const UsageError&) {
+        throw UsageError("must be l2, l1, huber:T, cauchy:T or tukey:T");
+    }
+    const bool given = colon != std::string::npos;
+    if (!has_threshold(robust.loss)) {
+        if (given) throw UsageError(fmt::format("{} has no threshold", name(robust.loss)));
+        return;
+    }
+    if (!given) throw UsageError(fmt::format("needs its threshold, in units of b, as in {}:1.5", name(robust.loss)));
+    robust.threshold = parse_finite(text.substr(colon + 1));
+    if (robust.threshold == 0) throw UsageError("the threshold must be above 0");
+}
+
 void parse_center(CommandLine& line, const std::string& text) {
     line.solve.damp_center = text == "zero" ? DampCenter::zero : text == "x0" ? DampCenter::x0 : DampCenter::given;
     if (line.solve.damp_center == DampCenter::given) line.center = parse_path(text);
@@ -209,6 +231,8 @@ std::vector<FlagGroup> make_flag_groups() {
               }},
              {"weights", "", "FILE", "w, m x 1: sum w_i (b - A x)_i^2 in place of ||b - A x||^2",
               [](CommandLine& line, const std::string& value) { line.weights = parse_path(value); }},
+             {"loss", "", "R", fmt::format("l1, huber:T, cauchy:T, tukey:T in place of squares [{}]", name(Loss::l2)),
+              [](CommandLine& line, const std::string& value) { parse_loss(line.robust, value); }},
              {"transpose", "", "", "solve with A^T in place of A",
               [](CommandLine& line, const std::string&) { line.transpose = true; }},
              {"fortran-numbers", "", "", "also read exponents without their letter, as in 1.5+02",
@@ -254,6 +278,8 @@ std::vector<FlagGroup> make_flag_groups() {
               [](CommandLine& line, const std::string& value) { line.solve.trust_radius = parse_finite(value); }},
              {"max-iter", "", "N", "iteration limit [4 min(rows, cols), at least 200]",
               [](CommandLine& line, const std::string& value) { line.solve.max_iterations = parse_integer(value, 0); }},
+             {"max-outer", "", "N", fmt::format("with --loss: reweighted solves [{}]", RobustOptions{}.max_outer),
+              [](CommandLine& line, const std::string& value) { line.robust.max_outer = parse_integer(value, 1); }},
              {"time-limit", "", "SEC", "for the solve, all columns of b together [none]",
               [](CommandLine& line, const std::string& value) {
                   line.solve.time_limit_seconds = parse_non_negative(value);
@@ -473,6 +499,23 @@ void check_combinations(const CommandLine& line) {
                     "--precondition sketch runs on the CPU only");
     refuse_together(preconditioned && line.solve.trust_radius > 0,
                     "--trust-radius bounds ||x - x0||, which does not grow steadily with --precondition");
+    const bool robust = is_robust(line);
+    refuse_together(!robust && line.robust.max_outer != RobustOptions{}.max_outer,
+                    "--max-outer counts reweighted solves, so it needs a --loss other than l2");
+    refuse_together(robust && line.solve.method == Method::cg,
+                    "--loss weights the rows, and --method cg solves A x = b as it is: take lsmr, lsqr or cgls");
+    refuse_together(robust && (line.prepare.scale == Scaling::rows || line.prepare.scale == Scaling::both),
+                    "--scale rows would even out the weights of --loss: take --scale cols");
+    refuse_together(robust && line.solve.trust_radius > 0, "--trust-radius bounds one solve, --loss makes several");
+    refuse_together(robust && (line.solve.ar_bound > 0 || line.solve.ar_relative > 0),
+                    "with --loss, --atol bounds the gradient: --ar-bound and --ar-relative have no meaning");
+    refuse_together(robust && (!line.save_state.empty() || !line.resume.empty()),
+                    "--save-state and --resume are for one solve, --loss makes several: go on with --x0");
+    refuse_together(robust && (!line.plan.empty() || !line.save_plan.empty()),
+                    "--plan and --save-plan are for one matrix, --loss weights its rows anew for each solve");
+    refuse_together(robust && !line.history.empty(),
+                    "--history is of one solve, --loss makes several: --json holds the reweighted solves");
+    refuse_together(robust && line.compare_eigen, "--compare knows no --loss: only least squares");
     refuse_together(line.compare_eigen && changes_the_problem,
                     "--compare knows no weights, scaled rows or regularising rows: only --damp");
     refuse_together(line.checkpoint_every_seconds > 0 && line.save_state.empty(),

@@ -8,6 +8,7 @@
 #include "data/read.hpp"
 #include "exit_codes.hpp"
 #include "solver/options.hpp"
+#include "solver/robust.hpp"
 
 namespace lsmr {
 
@@ -45,6 +46,7 @@ struct CommandLine {
     SolveOptions solve;
     std::string method_reason;  // why --method auto took solve.method; empty: it was asked for
     PrepareOptions prepare;
+    RobustOptions robust{.loss = Loss::l2};  // l2: one solve, without reweighting
     bool compare_eigen = false;
 
     std::string save_state;               // empty: no checkpoints
@@ -63,6 +65,8 @@ struct CommandLine {
 inline bool is_regularised(const CommandLine& line) {
     return line.solve.damp > 0 || !line.column_damp.empty() || !line.regulariser.empty();
 }
+
+inline bool is_robust(const CommandLine& line) { return line.robust.loss != Loss::l2; }
 
 // args: without the program's name. Throws UsageError.
 CommandLine parse_command_line(std::span<const std::string> args);

@@ -8,6 +8,7 @@
 #include "compare_eigen.hpp"
 #include "exit_codes.hpp"
 #include "solver/result.hpp"
+#include "solver/robust.hpp"
 
 namespace lsmr {
 
@@ -20,6 +21,7 @@ struct Timing {
 
 struct Outcome {
     std::vector<SolveResult> columns;
+    std::vector<RobustResult> robust;  // with --loss: one for each of these columns; empty otherwise
     std::size_t worst = 0;  // the column whose status decides: the highest exit code, and the first of these
     Timing timing;
     MemoryUse memory;

@@ -22,6 +22,10 @@ std::string next_step(const CommandLine& line, const SolveResult& result) {
     std::string go_on = is_kept ? fmt::format("go on from this x with --x0 {}", line.output)
                                 : "keep x with -o x.mtx to go on from it with --x0 x.mtx";
     const bool fp32 = line.prepare.precision == Precision::fp32;
+    if (is_robust(line) && result.status == Status::iteration_limit)
+        return fmt::format("raise --max-outer or --atol, or {}", go_on);
+    if (is_robust(line) && result.status == Status::breakdown)
+        return "raise the threshold of --loss, or leave --x0 out: the fit then begins at a rough l1 fit";
     switch (result.status) {
         case Status::start_solves:
         case Status::compatible:
@@ -65,6 +69,35 @@ std::string around(const CommandLine& line) {
     return " around " + (line.center.empty() ? std::string("x0") : line.center);
 }
 
+// What the recurrence estimated, beside what is true of x.
+void print_norms(Console& console, const CommandLine& line, const Norms& norms) {
+    console.line("                recomputed     by the recurrence");
+    const bool damped = is_regularised(line);
+    const bool scaled = line.prepare.scale == Scaling::columns || line.prepare.scale == Scaling::both;
+    const bool preconditioned = line.prepare.preconditioner != Preconditioner::none;
+    if (damped) console.line(fmt::format("||r||           {}", number(norms.r)));
+    console.line(fmt::format("{:<15} {}   {}", damped ? "||r|| damped" : "||r||", number(norms.r_damped),
+                             number(norms.r_estimated)));
+    console.line(fmt::format("{:<15} {}   {}{}", damped ? "||A'r|| damped" : "||A'r||", number(norms.ar),
+                             number(norms.ar_estimated),
+                             preconditioned ? " preconditioned"
+                             : scaled       ? " with scaled columns"
+                                            : ""));
+    console.line(fmt::format("||x||           {}   cond(A) at least {}", number(norms.x), number(norms.cond_estimate)));
+}
+
+// The same of a robust fit.
+void print_fit(Console& console, const CommandLine& line, const Problem& problem, const RobustResult& fit) {
+    console.line("                in " + counted(fit.outer_iterations, "reweighted solve", "reweighted solves"));
+    console.line(fmt::format("objective       {}", number(fit.objective)));
+    console.line(fmt::format("gradient        {}   ||A' psi(r)||{}, asked for {}", number(fit.gradient),
+                             is_regularised(line) ? " damped" : "", number(fit.gradient_bound)));
+    console.line(fmt::format("downweighted    {} of {}: below half of the full weight", fit.downweighted,
+                             counted(problem.a->rows(), "row", "rows")));
+    console.line(fmt::format("||r||           {}", number(fit.result.norms.r)));
+    console.line(fmt::format("||x||           {}", number(fit.result.norms.x)));
+}
+
 }  // namespace
 
 void print_problem(Console& console, const CommandLine& line, const Problem& problem) {
@@ -84,6 +117,12 @@ void print_problem(Console& console, const CommandLine& line, const Problem& pro
     }
     if (!line.x0.empty()) console.line(fmt::format("x0      {}", line.x0));
     if (!line.weights.empty()) console.line(fmt::format("w       {}: A and b are weighted below", line.weights));
+    if (is_robust(line)) {
+        console.line(fmt::format("loss    {}{}, by reweighted solves, at most {}", name(line.robust.loss),
+                                 has_threshold(line.robust.loss) ? fmt::format(", threshold {:g}", line.robust.threshold)
+                                                                 : "",
+                                 line.robust.max_outer));
+    }
     if (!line.column_damp.empty()) console.line(fmt::format("d       {}", line.column_damp));
     if (problem.regulariser) {
         console.line(fmt::format("L       {}: {} x {}, {}, weight {:g}", line.regulariser, problem.regulariser->rows(),
@@ -199,19 +238,11 @@ void print_outcome(Console& console, const CommandLine& line, const Problem& pro
         console.line(fmt::format("state           of iteration {} in {}: go on with --resume {}",
                                  outcome.saved_iteration, line.save_state, line.save_state));
     }
-    console.line("                recomputed     by the recurrence");
-    const bool damped = is_regularised(line);
-    const bool scaled = line.prepare.scale == Scaling::columns || line.prepare.scale == Scaling::both;
-    const bool preconditioned = line.prepare.preconditioner != Preconditioner::none;
-    if (damped) console.line(fmt::format("||r||           {}", number(norms.r)));
-    console.line(fmt::format("{:<15} {}   {}", damped ? "||r|| damped" : "||r||", number(norms.r_damped),
-                             number(norms.r_estimated)));
-    console.line(fmt::format("{:<15} {}   {}{}", damped ? "||A'r|| damped" : "||A'r||", number(norms.ar),
-                             number(norms.ar_estimated),
-                             preconditioned ? " preconditioned"
-                             : scaled       ? " with scaled columns"
-                                            : ""));
-    console.line(fmt::format("||x||           {}   cond(A) at least {}", number(norms.x), number(norms.cond_estimate)));
+    if (outcome.robust.empty()) {
+        print_norms(console, line, norms);
+    } else {
+        print_fit(console, line, problem, outcome.robust.at(outcome.worst));
+    }
     if (line.solve.trust_radius > 0) {
         console.line(fmt::format("||x - x0||      {}   trust radius {:g}", number(norms.dx), line.solve.trust_radius));
     }

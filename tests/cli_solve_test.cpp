@@ -338,3 +338,92 @@ TEST_CASE("cli: a plan of another matrix, precision or kernel is refused") {
     CHECK(far.says("the kernel stream-128x2048 needs a GPU"));
     CHECK(run({a, b, "--plan", folder / "nowhere.json"}).code == 66);
 }
+
+TEST_CASE("cli: robust fits") {
+    const Folder folder;
+    const std::string a =
+        folder.write("A.mtx", "%%MatrixMarket matrix coordinate real general\n5 1 5\n1 1 1\n2 1 1\n3 1 1\n4 1 1\n5 1 1\n");
+    const std::string b = folder.write("b.mtx", array_text(5, 1, {1, 2, 3, 4, 1000}));
+    const auto solve = [&](const std::vector<std::string>& more) {
+        const Run result = run(with({a, b, "-o", "-", "--atol", "1e-10"}, more));
+        CAPTURE(result.err);
+        CHECK(result.code == 0);
+        return parse_array(result.out).values.at(0);
+    };
+    CHECK(solve({}) == doctest::Approx(202));
+    CHECK(solve({"--loss", "l2"}) == doctest::Approx(202));
+    // Huber: the sum of psi is (1 - x) + (2 - x) + (3 - x) + (4 - x) + 2 = 0 while all four lie within 2 of x.
+    CHECK(solve({"--loss", "huber:2"}) == doctest::Approx(3));
+    CHECK(solve({"--loss", "l1"}) == doctest::Approx(3).epsilon(1e-2));
+    // With damping 1 around 0: 10 - 4 x + 2 - x = 0 for T = 2, where 2.4 still lies within 2 of 1 and 4.
+    CHECK(solve({"--loss", "huber:2", "--damp", "1"}) == doctest::Approx(2.4));
+    // Weights (0, 1, 1, 1, 1): 9 - 3 x + 2 = 0.
+    const std::string w = folder.write("w.mtx", "0\n1\n1\n1\n1\n");
+    CHECK(solve({"--loss", "huber:2", "--weights", w}) == doctest::Approx(11.0 / 3));
+    // Beyond T a row of tukey's does not count: 1 to 4 lie evenly around 2.5.
+    CHECK(solve({"--loss", "tukey:20"}) == doctest::Approx(2.5));
+
+    const Run fit = run({a, b, "--loss", "huber:2", "--method", "auto", "--json", "-"});
+    const json report = json::parse(fit.out);
+    CHECK(fit.code == 0);
+    CHECK(report["options"]["loss"] == "huber:2");
+    CHECK(report["options"]["max_outer"] == 500);
+    CHECK(report["method"] == "lsmr");
+    CHECK(report["status"]["name"] == "least_squares");
+    CHECK(report["norms"]["ar"].is_null());
+    CHECK(report["norms"]["r"].get<double>() == doctest::Approx(std::sqrt(4 + 1 + 0 + 1 + 997.0 * 997)));
+    const json& robust = report["robust"];
+    CHECK(robust["loss"] == "huber");
+    CHECK(robust["threshold"] == 2.0);
+    CHECK(robust["objective"].get<double>() == doctest::Approx(4 + 1 + 0 + 1 + 4.0 * 997 - 4));
+    CHECK(robust["downweighted_rows"] == 1);
+    CHECK(robust["gradient"].get<double>() <= robust["gradient_bound"].get<double>());
+    CHECK(robust["outer_iterations"].get<int>() == static_cast<int>(robust["solves"].size()) + 1);  // after that of squares
+    CHECK(robust["iterations"] == report["iterations"]);
+    CHECK(fit.says("loss    huber, threshold 2, by reweighted solves, at most 500"));
+    CHECK(fit.says("downweighted    1 of 5 rows"));
+    CHECK(fit.says("the minimum of the huber loss is found"));
+    CHECK(json::parse(run({a, b, "--json", "-"}).out)["robust"].is_null());
+
+    // Columns one by one; a limit is said.
+    const std::string b2 = folder.write("b2.mtx", array_text(5, 2, {1, 2, 3, 4, 1000, -1, -2, -3, -4, -1000}));
+    const Run both = run({a, b2, "--loss", "huber:2", "--atol", "1e-10", "-o", folder / "x2", "--json", "-"});
+    const auto x = parse_array(read_file(folder / "x2")).values;
+    REQUIRE(x.size() == 2);
+    CHECK(x[0] == -x[1]);
+    CHECK(json::parse(both.out)["columns"][1]["robust"]["downweighted_rows"] == 1);
+    const Run limited = run({a, b, "--loss", "huber:2", "--max-outer", "2", "--atol", "1e-12", "--json", "-"});
+    CHECK(limited.code == 2);
+    CHECK(json::parse(limited.out)["status"]["name"] == "iteration_limit");
+    CHECK(limited.says("raise --max-outer"));
+    const std::string far = folder.write("far.mtx", "1e6\n");
+    const Run lost = run({a, b, "--loss", "tukey:2", "--x0", far});
+    CHECK(lost.code == 3);
+    CHECK(lost.says("leaves no row a weight"));
+
+    const auto refused = [&](const std::vector<std::string>& more, const std::string& words) {
+        const Run result = run(with({a, b}, more));
+        CAPTURE(result.err);
+        CHECK(result.code == 64);
+        CHECK(result.says(words));
+    };
+    refused({"--loss", "hubert:2"}, "must be l2, l1, huber:T, cauchy:T or tukey:T");
+    refused({"--loss", "huber"}, "needs its threshold");
+    refused({"--loss", "huber:0"}, "must be above 0");
+    refused({"--loss", "cauchy:-1"}, "must not be negative");
+    refused({"--loss", "tukey:inf"}, "must be finite");
+    refused({"--loss", "l1:3"}, "l1 has no threshold");
+    refused({"--max-outer", "3"}, "needs a --loss");
+    for (const std::vector<std::string>& flags : std::vector<std::vector<std::string>>{{"--method", "cg"},
+                                                                                       {"--scale", "rows"},
+                                                                                       {"--trust-radius", "1"},
+                                                                                       {"--ar-bound", "1"},
+                                                                                       {"--save-state", "s"},
+                                                                                       {"--resume", "s"},
+                                                                                       {"--plan", "p"},
+                                                                                       {"--save-plan", "p"},
+                                                                                       {"--history", "h"},
+                                                                                       {"--compare", "eigen"}}) {
+        refused(with({"--loss", "l1"}, flags), flags[0]);
+    }
+}
