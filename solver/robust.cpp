@@ -18,9 +18,10 @@ namespace lsmr {
 namespace {
 
 constexpr double kUnknown = std::numeric_limits<double>::quiet_NaN();
-constexpr double kReduction = 0.1;          // of the gradient by one reweighted solve: more is lost when the weights change
+constexpr double kReduction = 0.01;         // of the gradient by one reweighted solve: more is lost when the weights change
 constexpr double kRoughTolerance = 1e-2;    // of the l1 fits that l1, cauchy and tukey begin with
 constexpr std::int64_t kRoughSolves = 20;   // of each of them
+constexpr double kLongestStep = 1024;      // by which a step may be stretched
 constexpr double kFirstFloor = 0.1;         // of these fits, over the mean of |b_i|
 constexpr double kFloorStep = 0.1;
 
@@ -46,7 +47,8 @@ void check(const SolveOptions& options, const PrepareOptions& prepare, const Rob
     refuse(options.method == Method::cg, "cg solves A x = b as it is, without weights: take lsmr, lsqr or cgls");
     refuse(prepare.scale == Scaling::rows || prepare.scale == Scaling::both, "scaled rows would even out the weights");
     refuse(options.trust_radius > 0, "a trust radius bounds a single solve, not a sequence of them");
-    refuse(options.ar_bound > 0 || options.ar_relative > 0, "atol bounds the gradient of the loss; other bounds on ||A'r|| have no meaning");
+    refuse(options.ar_bound > 0 || options.ar_relative > 0,
+           "atol bounds the gradient of the loss; other bounds on ||A'r|| have no meaning");
 }
 
 // One robust fit, as long as solve_robust() runs.
@@ -122,6 +124,11 @@ class RobustFit {
                 ++idle;
                 continue;
             }
+            const double stretch = longest_step(loss, t, now, next, trial);
+            if (stretch > 1) {
+                for (std::size_t j = 0; j < trial.size(); ++j) trial[j] = x_[j] + stretch * (trial[j] - x_[j]);
+                next = evaluate(loss, t, atol, eps, trial);
+            }
             double moved = 0;
             for (std::size_t j = 0; j < trial.size(); ++j) moved += (trial[j] - x_[j]) * (trial[j] - x_[j]);
             const double size = std::max(norm(trial), norm(x_));
@@ -170,6 +177,7 @@ class RobustFit {
         std::int64_t downweighted = 0;
         bool idle_rows = false;      // no row has a weight, though there are rows
         std::vector<double> weights; // psi(r_i) / r_i
+        std::vector<double> r;       // [b - A x; G (c - x)]
     };
 
     static bool must_end(Status status) {
@@ -189,6 +197,7 @@ class RobustFit {
     Point evaluate(Loss loss, double t, double atol, double eps, std::span<const double> x) {
         residual(x);
         Point p;
+        p.r = r_;
         p.weights.resize(b_.size());
         const double at_zero = loss_weight(loss, t, 0);
         double psi2 = 0, b2 = 0;
@@ -225,6 +234,31 @@ class RobustFit {
         p.eps_bound = 8 * eps * stacked_frobenius_ *
                       (at_zero * stacked_frobenius_ * std::max(norm(x), norm(x0_)) + std::sqrt(b2));
         return p;
+    }
+
+    // The power of two by which the step from x_ to x may be stretched while the objective falls: what reweighting approaches slowly, it
+    // approaches from one side. No product is needed, r being linear in the step.
+    double longest_step(Loss loss, double t, const Point& now, const Point& next, std::span<const double> x) const {
+        const double lambda2 = options_.damp * options_.damp;
+        const auto objective = [&](double step) {
+            double sum = 0;
+            for (std::size_t i = 0; i < now.r.size(); ++i) {
+                const double r = now.r[i] + step * (next.r[i] - now.r[i]);
+                sum += i < user_.size() ? user_[i] * loss_value(loss, t, r) : r * r;
+            }
+            for (std::size_t j = 0; lambda2 > 0 && j < x.size(); ++j) {
+                const double d = from(center_, j, x_[j] + step * (x[j] - x_[j]));
+                sum += lambda2 * d * d;
+            }
+            return sum;
+        };
+        double step = 1;
+        for (double least = next.objective; step < kLongestStep; step *= 2) {
+            const double longer = objective(2 * step);
+            if (!(longer < least)) break;
+            least = longer;
+        }
+        return step;
     }
 
     // x <- the fit under weights_, from x on.

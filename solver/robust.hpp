@@ -67,8 +67,9 @@ struct RobustResult {
 };
 
 // As PreparedProblem::solve(), set up anew for each set of weights. prepare.weights multiply those of the loss. options.atol is the
-// tolerance of the gradient, btol is not used; max_iterations bounds each reweighted solve, the time limit all of them. The solves end where
-// they have lowered the gradient to a tenth, so the first are as rough as the weights are; Method::automatic is LSMR.
+// tolerance of the gradient, btol is not used; max_iterations bounds each reweighted solve, the time limit all of them. The solves end
+// where they have lowered the gradient to a hundredth, so the first are as rough as the weights are; a step is then stretched while that
+// lowers the objective. Method::automatic is LSMR.
 // The observer sees each solve from its iteration 1 on.
 // Throws InputError also for a threshold that is not above 0, and for what does not go with reweighting: CG, scaled rows (they would even
 // out the weights), a trust radius, and bounds on ||A^T r||.

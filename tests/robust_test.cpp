@@ -38,8 +38,8 @@ struct Fit {
     RobustResult result;
     Vector x;
 };
-Fit fit(const Matrix& a, const Vector& b, const SolveOptions& options, const RobustOptions& robust, const PrepareOptions& prepare = on_cpu(),
-        const Vector& x0 = {}) {
+Fit fit(const Matrix& a, const Vector& b, const SolveOptions& options, const RobustOptions& robust,
+        const PrepareOptions& prepare = on_cpu(), const Vector& x0 = {}) {
     Fit f;
     f.x = x0.empty() ? Vector(index(a->cols()), 0.0) : x0;
     f.result = solve_robust(a, b, f.x, prepare, options, robust, !x0.empty());
@@ -150,7 +150,9 @@ TEST_CASE("robust: gross outliers") {
     for (std::size_t i = 0; i < b.size(); ++i) b[i] += i % 5 == 0 ? 30 + 100 * std::abs(noise[i]) : 0.01 * noise[i];
     const double size = norm(truth_x);
     CHECK(distance(fit(a, b, to(1e-8), loss_of(Loss::l2)).x, truth_x) > size);
-    CHECK(distance(fit(a, b, to(1e-5), loss_of(Loss::l1)).x, truth_x) < 0.01 * size);
+    const Fit l1 = fit(a, b, to(1e-6), loss_of(Loss::l1));
+    CHECK(distance(l1.x, truth_x) < 0.01 * size);
+    CHECK(l1.result.outer_iterations <= 45);  // 32; 67 where steps are not stretched
     CHECK(distance(fit(a, b, to(1e-8), loss_of(Loss::huber, 0.02)).x, truth_x) < 0.02 * size);
     for (const Loss loss : {Loss::cauchy, Loss::tukey}) {
         const Fit f = fit(a, b, to(1e-8), loss_of(loss, 0.05));
@@ -213,9 +215,9 @@ TEST_CASE("robust: x is stationary") {
                     Vector up = f.x, down = f.x;
                     up[j] += h;
                     down[j] -= h;
-                    const double d = (objective(a, b, up, loss, t, options.damp, used) - objective(a, b, down, loss, t, options.damp, used)) /
-                                     (2 * h);
-                    gradient = std::hypot(gradient, d);
+                    const double above = objective(a, b, up, loss, t, options.damp, used);
+                    const double below = objective(a, b, down, loss, t, options.damp, used);
+                    gradient = std::hypot(gradient, (above - below) / (2 * h));
                 }
                 CHECK(gradient <= 1e-6 * at_x);
                 CHECK(f.result.gradient <= f.result.gradient_bound);
