@@ -156,7 +156,7 @@ void print_setup(Console& console, const CommandLine& line, const PreparedProble
     console.detail(
         fmt::format("plan    A x by {}, A^T y by {}, {} stored{}", info.plan.forward, info.plan.adjoint,
                     format_bytes(info.plan.bytes),
-                    info.plan.deterministic ? ", the same bits at every run" : ", bits may vary between runs"));
+                    info.plan.deterministic ? ", with it the same bits at every run" : ", bits may vary between runs"));
     for (const auto* decision : {&info.plan.forward_decision, &info.plan.adjoint_decision}) {
         if (!decision->choice) continue;
         console.detail(fmt::format("        {} {}: {}", decision == &info.plan.forward_decision ? "A x  " : "A^T y", text(*decision->choice), decision->reason));

@@ -17,7 +17,8 @@ class MatrixOperator : public LinearOperator<T> {
     virtual const OperatorPlan& plan() const = 0;
     // Puts another matrix of the same rows and columns in the place of A, whose values or structure have changed, and raises version(). Kernels
     // are kept where the dispatch would see no difference, and chosen anew where it does. No product may be under way; workspaces made before
-    // adapt at their next product, which therefore must not be one that is being captured. Throws InputError for another shape.
+    // adapt at their next product, which therefore must not be one that is being captured. Throws InputError for another shape, and then nothing has
+    // changed. Where memory runs out, the operator holds no matrix until an update succeeds.
     virtual void update(std::shared_ptr<const CsrMatrix> a) = 0;
     virtual std::int64_t version() const = 0;
 };

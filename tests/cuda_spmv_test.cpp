@@ -289,6 +289,8 @@ TEST_CASE("cuda spmv: lossless forms are taken by themselves, and rounding only 
     REQUIRE(rounded->plan().notes.size() == 1);
     CHECK(rounded->plan().notes[0].find("rounded in storage") != std::string::npos);
     CHECK(from_csr<double>(integers, options)->plan().notes.empty());
+    CHECK_THROWS_AS(from_csr<double>(random, forced("stream-128x2048+fp32")), InputError);
+    CHECK_THROWS_AS(from_csr<float>(random, forced("stream-128x2048+bf16")), InputError);
     // The product is that of the rounded matrix, in fp64.
     check_products(*with_values(*random, [](double v) { return static_cast<double>(static_cast<float>(v)); }), *rounded);
 }
@@ -314,4 +316,16 @@ TEST_CASE("cuda spmv: update puts another matrix in the place of A") {
     check_products(*structure, rig);
     CHECK_THROWS_AS(same.update(matrix_with_rows({1, 2}, 700, 83)), InputError);
     check_products(*structure, rig);
+}
+
+TEST_CASE("cuda spmv: an update without memory leaves no wrong matrix behind") {
+    LSMR_NEEDS_GPU();
+    CudaContext context(0, std::int64_t{8} << 20);
+    const auto a = matrix_with_rows(random_lengths(2000, 0, 20, 84), 700, 84);
+    const auto large = matrix_with_rows(std::vector<std::int64_t>(2000, 700), 700, 85);  // 16 MB, even in single storage
+    const auto op = make_cuda_operator<double>(*a, context);
+    CHECK_THROWS_AS(op->update(large), OutOfMemory);
+    CHECK_THROWS_AS(op->make_workspace(&context), InputError);
+    op->update(a);
+    CHECK(op->make_workspace(&context) != nullptr);
 }

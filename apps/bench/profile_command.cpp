@@ -76,7 +76,7 @@ std::vector<std::string> chosen_products(std::shared_ptr<const CsrMatrix> a, con
         fmt::format("A x      {}", plan.forward),
         fmt::format("A^T y    {}", plan.adjoint),
         fmt::format("memory   {}", format_bytes(plan.bytes)),
-        plan.deterministic ? "bits     the same at every run" : "bits     may vary between runs",
+        plan.deterministic ? "bits     the same at every run with these kernels" : "bits     may vary between runs",
     };
     lines.insert(lines.end(), plan.notes.begin(), plan.notes.end());
     lines.insert(lines.end(), prepared.info().notes.begin(), prepared.info().notes.end());

@@ -98,6 +98,10 @@ ChosenProduct<T> choose_product(const DeviceCsr<T>& a, const HostOffsets& offset
     const auto rounds = [&](const SpmvChoice& choice) {
         return (choice.values == ValueForm::bf16 && !profile.exact_bf16) || (choice.values == ValueForm::fp32 && sizeof(T) == sizeof(double) && !profile.exact_fp32);
     };
+    // Rounding is never silent: the residuals at the end of a solve would be those of another matrix.
+    if (rules.forced && rules.narrow != NarrowKind::fp32_values && rounds(*rules.forced)) {
+        throw InputError(fmt::format("{} would round the values of A, which its stored form does not hold exactly", text(*rules.forced)));
+    }
     if (before != nullptr && before->choice && before->key == chosen.decision.key) {
         chosen.decision = *before;
         chosen.product = make_csr_product(a, offsets, profile.longest, *before->choice, context);
@@ -118,19 +122,19 @@ ChosenProduct<T> choose_product(const DeviceCsr<T>& a, const HostOffsets& offset
         std::unique_ptr<CsrProduct<T>> product;
         try {
             product = make_csr_product(a, offsets, profile.longest, candidate.choice, context);
+            if (time) {
+                const auto start = std::chrono::steady_clock::now();
+                timing.seconds = time_product(a, *product, 1, 5, context);
+                budget -= std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+            }
         } catch (const OutOfMemory&) {
             if (rules.forced) throw;
             timing.reason += "; no memory for it";
             chosen.decision.candidates.push_back(timing);
             continue;
         }
-        if (time) {
-            const auto start = std::chrono::steady_clock::now();
-            timing.seconds = time_product(a, *product, 1, 5, context);
-            budget -= std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-            if (rules.expected_products > 0 && best_seconds == 0) {
-                budget = std::min(budget, kTimingShare * static_cast<double>(rules.expected_products) * timing.seconds);
-            }
+        if (time && rules.expected_products > 0 && best_seconds == 0) {
+            budget = std::min(budget, kTimingShare * static_cast<double>(rules.expected_products) * timing.seconds);
         }
         chosen.decision.candidates.push_back(timing);
         if (chosen.product == nullptr || timing.seconds < best_seconds) {

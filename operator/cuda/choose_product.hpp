@@ -25,6 +25,7 @@ struct ChosenProduct {
     bool rounded_values = false;  // stored values differ from those given
 };
 
+// Throws InputError where a forced kernel does not fit the matrix, or would round its values and rules.narrow does not ask for that.
 // before: the decision for the matrix that this one replaces; kept where the dispatch key is the same.
 template <class T>
 ChosenProduct<T> choose_product(const DeviceCsr<T>& a, const HostOffsets& offsets, const ChoiceRules& rules, const ProductDecision* before,

@@ -169,6 +169,7 @@ class CudaMatrixOperator final : public MatrixOperator<T> {
     ProductWorkspace& ready(Workspace& workspace) const {
         auto& w = static_cast<ProductWorkspace&>(workspace);
         if (w.version != version_) {
+            if (forward_ == nullptr) throw InputError("operator: its last update failed, so it holds no matrix; update it again");
             w.forward = forward_->make_scratch(*w.context());
             if (adjoint_ != nullptr) w.adjoint = adjoint_->make_scratch(*w.context());
             w.version = version_;
