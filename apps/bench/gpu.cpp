@@ -12,19 +12,18 @@ class OpenGpu final : public GpuSession {
     explicit OpenGpu(int device) : context_(device), copy_(measure_copy_bandwidth(context_)) {}
     std::string device_text() const override { return benchmark_device_text(context_); }
     double copy_bytes_per_second() const override { return copy_; }
-    std::vector<ProductMeasurement> measure(const CsrMatrix& stored, Precision precision, std::span<const ProductRequest> requests, int warm_up,
-                                         int repeats) override {
+    GpuProducts measure(const CsrMatrix& stored, Precision precision, std::span<const ProductRequest> requests, int warm_up, int repeats) override {
         if (precision == Precision::fp64) return measure_as<double>(stored, requests, warm_up, repeats);
         return measure_as<float>(stored, requests, warm_up, repeats);
     }
 
   private:
     template <class T>
-    std::vector<ProductMeasurement> measure_as(const CsrMatrix& stored, std::span<const ProductRequest> requests, int warm_up, int repeats) {
+    GpuProducts measure_as(const CsrMatrix& stored, std::span<const ProductRequest> requests, int warm_up, int repeats) {
         ProductBench<T> bench(stored, context_);
-        std::vector<ProductMeasurement> all;
-        for (const ProductRequest& request : requests) all.push_back(bench.measure(request, warm_up, repeats));
-        return all;
+        GpuProducts products{bench.profile(), {}};
+        for (const ProductRequest& request : requests) products.measured.push_back(bench.measure(request, warm_up, repeats));
+        return products;
     }
 
     CudaContext context_;

@@ -25,13 +25,16 @@ enum class Bandwidth { given, measured };
 GpuProfile profile_on_gpu(const CsrMatrix& a, const CsrMatrix& at, Precision precision, int device,
                           Bandwidth bandwidth);
 
-// Products timed on GPU `device`: y <- A x - y / 2 with the rows of `rows`, for each request.
+// Products timed on a GPU: y <- A x - y / 2 with the rows of `stored`, for each request.
+struct GpuProducts {
+    OrientationProfile profile;
+    std::vector<ProductMeasurement> measured;
+};
 struct GpuSession {
     virtual ~GpuSession() = default;
     virtual std::string device_text() const = 0;
     virtual double copy_bytes_per_second() const = 0;
-    virtual std::vector<ProductMeasurement> measure(const CsrMatrix& stored, Precision precision, std::span<const ProductRequest> requests, int warm_up,
-                                                 int repeats) = 0;
+    virtual GpuProducts measure(const CsrMatrix& stored, Precision precision, std::span<const ProductRequest> requests, int warm_up, int repeats) = 0;
 };
 std::unique_ptr<GpuSession> open_gpu(int device);
 

@@ -309,12 +309,16 @@ int spmv_command(std::span<const std::string> args) {
         const auto a = std::make_shared<const CsrMatrix>(std::move(named.a));
         for (const std::string& direction : options.directions) {
             const auto stored = direction == "A x" ? a : std::make_shared<const CsrMatrix>(a->transposed());
-            const OrientationProfile profile = profile_orientation(*stored);
+            OrientationProfile profile;
+            if (!on_gpu) profile = profile_orientation(*stored);
             for (const Precision precision : options.precisions) {
                 const std::string name = options.sources[i].path.empty() ? options.sources[i].generator + ": " + named.origin : named.origin;
                 SpmvTable table{name, direction, precision, profile, {}};
-                if (on_gpu) table.rows = gpu->measure(*stored, precision, requests, options.warm_up, options.repeats);
-                else if (precision == Precision::fp64) table.rows = measure_on_host<double>(stored, options.warm_up, options.repeats);
+                if (on_gpu) {
+                    GpuProducts products = gpu->measure(*stored, precision, requests, options.warm_up, options.repeats);
+                    table.profile = products.profile;
+                    table.rows = std::move(products.measured);
+                } else if (precision == Precision::fp64) table.rows = measure_on_host<double>(stored, options.warm_up, options.repeats);
                 else table.rows = measure_on_host<float>(stored, options.warm_up, options.repeats);
                 say(spmv_table_text(report, table));
                 report.tables.push_back(std::move(table));

@@ -12,6 +12,7 @@
 
 #include "memory/host_buffer.hpp"
 #include "operator/cuda/choose_product.hpp"
+#include "operator/cuda/profile.hpp"
 #include "operator/cuda/uploader.hpp"
 #include "operator/cuda/vector_kernels.hpp"
 
@@ -107,6 +108,14 @@ template <class T>
 ProductBench<T>::ProductBench(const CsrMatrix& stored, const CudaContext& context) : state_(std::make_unique<State>(stored, context)) {}
 template <class T>
 ProductBench<T>::~ProductBench() = default;
+
+template <class T>
+OrientationProfile ProductBench<T>::profile() const {
+    const cuda::DeviceCsr<T>& a = state_->a;
+    OrientationProfile profile;
+    a.with_offsets([&](const auto* offsets) { profile = profile_on_device(a.rows, a.cols, a.nnz, offsets, a.columns->data(), a.values->data(), state_->context); });
+    return profile;
+}
 
 template <class T>
 ProductMeasurement ProductBench<T>::measure(const ProductRequest& request, int warm_up, int repeats) {
