@@ -14,6 +14,7 @@
 
 #include "memory/cuda_check.hpp"
 #include "operator/cuda/block_sum.cuh"
+#include "operator/cuda/dependent_launch.cuh"
 #include "operator/cuda/stream_kernels.hpp"
 
 namespace lsmr::cuda {
@@ -56,7 +57,7 @@ __device__ X widened(Bf16 v) { return static_cast<X>(__uint_as_float(static_cast
 
 // kAll: all of the kBatch entries exist. rotation: see dot().
 template <int kTeam, int kBatch, bool kAll, class V, class X, class C>
-__device__ X add_batch(X sum, const V* values, const C* columns, int length, int first, int rotation, const X* __restrict__ x) {
+__device__ X add_batch(X sum, const V* values, const C* columns, int length, int first, int rotation, const X* x) {
     X products[kBatch];
 #pragma unroll
     for (int i = 0; i < kBatch; ++i) {
@@ -67,7 +68,7 @@ __device__ X add_batch(X sum, const V* values, const C* columns, int length, int
             k = k >= length ? k - length : k;
         }
         // An entry that does not exist adds nothing: no product with a zero, which a non-finite x would turn into NaN.
-        products[i] = exists ? widened<X>(values[k]) * __ldg(x + columns[k]) : X(0);
+        products[i] = exists ? widened<X>(values[k]) * x[columns[k]] : X(0);
     }
 #pragma unroll
     for (int i = 0; i < kBatch; ++i) sum += products[i];
@@ -78,7 +79,7 @@ __device__ X add_batch(X sum, const V* values, const C* columns, int length, int
 // rotation (one thread a row): entry where this thread begins, so that threads whose rows have the same length of 2^k do not meet in one
 // bank of shared memory. kBatch: gathers in flight a thread.
 template <int kTeam, int kBatch, class V, class X, class C>
-__device__ X dot(const V* values, const C* columns, int length, int lane, int rotation, const X* __restrict__ x) {
+__device__ X dot(const V* values, const C* columns, int length, int lane, int rotation, const X* x) {
     X sum = 0;
     int k = lane;
     for (; k + kTeam * (kBatch - 1) < length; k += kTeam * kBatch) {
@@ -114,7 +115,7 @@ template <class V, class X>
 struct StreamFrame {
     const StreamMatrix<V>& matrix;
     double* piece_sums;
-    const X* __restrict__ x;
+    const X* x;
     X* y;
     X a;
     X b;
@@ -194,7 +195,7 @@ __device__ void item_rows(StreamFrame<V, X>& frame, const StreamItem& shared_ite
 template <int kTeam, int kThreads, int kBatch, class V, class X, class C>
 __device__ void gather_rows(StreamFrame<V, X>& frame, const StreamItem& item, const V* values, const C* columns, std::uint64_t* barrier,
                             std::uint32_t parity) {
-    const X* __restrict__ x = frame.x + item.column_base;
+    const X* x = frame.x + item.column_base;
     item_rows<kTeam, kThreads>(
         frame, item, [&] { barrier_wait(barrier, parity); },
         [&](int start, int length, int lane, int rotation) {
@@ -222,13 +223,13 @@ __device__ X add_products(const X* products, int length, int lane, int rotation)
 
 // Order "products": all entries gather, the products take the place of the values, then rows add.
 template <int kThreads, int kCapacity, class X, class C>
-__device__ void gather_products(const X* __restrict__ x, int count, X* values, const C* columns) {
+__device__ void gather_products(const X* x, int count, X* values, const C* columns) {
     constexpr int kEach = kCapacity / kThreads;
     X gathered[kEach];
 #pragma unroll
     for (int i = 0; i < kEach; ++i) {
         const int k = i * kThreads + static_cast<int>(threadIdx.x);
-        if (k < count) gathered[i] = __ldg(x + columns[k]);
+        if (k < count) gathered[i] = x[columns[k]];
     }
 #pragma unroll
     for (int i = 0; i < kEach; ++i) {
@@ -248,7 +249,7 @@ __device__ void add_rows(StreamFrame<V, X>& frame, const StreamItem& item, const
 // A long row, or a piece of one, by all threads, straight from global memory: each warp leaves the sum of its part in warp_sums. What shared
 // memory holds does not bound the loads in flight, and no thread waits for another.
 template <int kThreads, class V, class X, class C>
-__device__ void long_row(const X* __restrict__ x, int count, const V* __restrict__ values, const C* __restrict__ columns, double* warp_sums) {
+__device__ void long_row(const X* x, int count, const V* __restrict__ values, const C* __restrict__ columns, double* warp_sums) {
     constexpr int kBatch = 8;
     X sum = 0;
     int k = static_cast<int>(threadIdx.x);
@@ -261,16 +262,16 @@ __device__ void long_row(const X* __restrict__ x, int count, const V* __restrict
             value[i] = values[k + i * kThreads];
         }
 #pragma unroll
-        for (int i = 0; i < kBatch; ++i) sum += widened<X>(value[i]) * __ldg(x + column[i]);
+        for (int i = 0; i < kBatch; ++i) sum += widened<X>(value[i]) * x[column[i]];
     }
-    for (; k < count; k += kThreads) sum += widened<X>(values[k]) * __ldg(x + columns[k]);
+    for (; k < count; k += kThreads) sum += widened<X>(values[k]) * x[columns[k]];
     for (int d = 16; d > 0; d /= 2) sum += __shfl_xor_sync(0xffffffffu, sum, d);
     if (threadIdx.x % 32 == 0) warp_sums[threadIdx.x / 32] = static_cast<double>(sum);
 }
 
 template <class V, class X, StreamOrder kOrder, int kThreads, int kCapacity, int kBatch, int kMinBlocks>
 __global__ void __launch_bounds__(kThreads, kMinBlocks)
-    stream_kernel(StreamMatrix<V> matrix, double* piece_sums, bool atomic, const X* a, const X* __restrict__ x, const X* b, X* y, double* partials) {
+    stream_kernel(StreamMatrix<V> matrix, double* piece_sums, bool atomic, const X* a, const X* x, const X* b, X* y, double* partials) {
     constexpr int kRoom = kCapacity + 16;  // an item may begin and end inside a group of 8
     extern __shared__ __align__(128) std::byte room[];
     V* const values = reinterpret_cast<V*>(room);
@@ -306,6 +307,9 @@ __global__ void __launch_bounds__(kThreads, kMinBlocks)
             issue(0, turn + stride);
         }
     }
+    // What is begun by now is of the matrix, which no kernel of an iteration writes.
+    await_previous();
+    admit_next();
     __syncthreads();
     StreamFrame<V, X> frame{matrix, piece_sums, x, y, *a, *b, atomic, 0};
     for (std::uint32_t round = 0; turn < matrix.item_count; turn += stride, ++round) {
@@ -369,6 +373,8 @@ template <class X>
 __global__ void __launch_bounds__(kCutThreads)
     cut_rows_kernel(std::int32_t count, const CutRow* rows, double* piece_sums, bool atomic, const X* a_pointer, const X* b_pointer, X* y, double* partials) {
     __shared__ double scratch[32];
+    await_previous();
+    admit_next();
     const X a = *a_pointer;
     const X b = *b_pointer;
     const int lane = static_cast<int>(threadIdx.x) % 32;
@@ -452,14 +458,12 @@ template <class V, class X>
 void launch_stream(const StreamLaunch& launch, const StreamMatrix<V>& matrix, double* piece_sums, bool atomic, Scalar<X> a, const X* x, Scalar<X> b,
                    X* y, double* partials, cudaStream_t stream) {
     with_stream_kernel<V, X>(launch.shape, launch.order, [&](auto kernel) {
-        kernel<<<static_cast<unsigned>(launch.blocks), static_cast<unsigned>(launch.shape.threads), static_cast<std::size_t>(shared_bytes<V>(launch.shape)),
-                 stream>>>(matrix, piece_sums, atomic, a.narrow, x, b.narrow, y, partials);
-        LSMR_CHECK(cudaGetLastError());
+        launch_dependent(kernel, launch.blocks, launch.shape.threads, static_cast<std::size_t>(shared_bytes<V>(launch.shape)), stream, matrix, piece_sums,
+                         atomic, a.narrow, x, b.narrow, y, partials);
     });
     if (launch.cut_blocks == 0) return;
-    cut_rows_kernel<X><<<static_cast<unsigned>(launch.cut_blocks), kCutThreads, 0, stream>>>(
-        matrix.cut_row_count, matrix.cut_rows, piece_sums, atomic, a.narrow, b.narrow, y, partials ? partials + launch.blocks : nullptr);
-    LSMR_CHECK(cudaGetLastError());
+    launch_dependent(cut_rows_kernel<X>, launch.cut_blocks, kCutThreads, 0, stream, matrix.cut_row_count, matrix.cut_rows, piece_sums, atomic, a.narrow,
+                     b.narrow, y, partials ? partials + launch.blocks : nullptr);
 }
 
 #define LSMR_INSTANTIATE_STREAM(V, X)                                                                                               \

@@ -62,7 +62,8 @@ class CudaBackend {
     using Value = T;
 
     CudaBackend(const LinearOperator<T>& a, CudaContext& context)
-        : base_(a), context_(context), workspace_(a.make_workspace(&context)), uploader_(context), constants_(context, kConstants) {
+        : base_(a), context_(context), workspace_(a.make_workspace(&context)), uploader_(context), constants_(context, kConstants), ended_(context, 1) {
+        LSMR_CHECK(cudaMemsetAsync(ended_.data(), 0, sizeof(unsigned), stream()));
         set_constant(kOne, 1.0);
         set_constant(kZero, 0.0);
         for (cudaEvent_t& event : events_) LSMR_CHECK(cudaEventCreateWithFlags(&event, cudaEventDisableTiming));
@@ -165,13 +166,16 @@ class CudaBackend {
     }
     template <class F>
     void elementwise(std::int64_t n, const F& f, std::size_t slot) {
-        cuda::SumTargets targets;
-        for (int s = 0; s < F::kSums; ++s) {
-            NormPartials* list = begin_slot(slot + static_cast<std::size_t>(s), kMaxPartials);
-            list->count = cuda::vector_blocks(n);
-            targets.sums[s] = list->sums;
-        }
-        cuda::launch_elementwise(n, f, targets, stream());
+        cuda::launch_elementwise(n, f, begin_sums<F>(n, slot), stream());
+    }
+    // elementwise(n, f, slot), then finish(r, stage, slots). Beside::product: `forward` with slot 0 was called just before, and shares nothing
+    // with f that either writes.
+    template <class R, class F>
+    void elementwise_finish(std::int64_t n, const F& f, std::size_t slot, R* r, int stage, std::size_t slots, Beside beside) {
+        const cuda::SumTargets targets = begin_sums<F>(n, slot);
+        // A product that launched no kernel has nothing that this one could run beside.
+        const bool beside_product = beside == Beside::product && lists_[0].count > 0;
+        cuda::launch_elementwise_finish(n, f, targets, r, stage, partial_lists(slots), ended_.data(), beside_product, stream());
     }
     void norm(std::int64_t n, const T* p, std::size_t slot) { elementwise(n, SquaredNorm<T>{p}, slot); }
     // Waits.
@@ -200,13 +204,7 @@ class CudaBackend {
     }
     template <class R>
     void finish(R* r, int stage, std::size_t slots, int code = kGoOn) {
-        cuda::PartialLists lists;
-        lists.lists = static_cast<std::int32_t>(slots);
-        for (std::size_t s = 0; s < slots; ++s) {
-            lists.sums[s] = lists_[s].sums;
-            lists.count[s] = lists_[s].count;
-        }
-        cuda::launch_finish(r, stage, lists, code, stream());
+        cuda::launch_finish(r, stage, partial_lists(slots), code, stream());
     }
 
     // --- running ---
@@ -298,6 +296,25 @@ class CudaBackend {
         lists_[slot] = {partials_[slot].data(), 0};
         return &lists_[slot];
     }
+    template <class F>
+    cuda::SumTargets begin_sums(std::int64_t n, std::size_t slot) {
+        cuda::SumTargets targets;
+        for (int s = 0; s < F::kSums; ++s) {
+            NormPartials* list = begin_slot(slot + static_cast<std::size_t>(s), kMaxPartials);
+            list->count = cuda::vector_blocks(n);
+            targets.sums[s] = list->sums;
+        }
+        return targets;
+    }
+    cuda::PartialLists partial_lists(std::size_t slots) const {
+        cuda::PartialLists lists;
+        lists.lists = static_cast<std::int32_t>(slots);
+        for (std::size_t s = 0; s < slots; ++s) {
+            lists.sums[s] = lists_[s].sums;
+            lists.count[s] = lists_[s].count;
+        }
+        return lists;
+    }
     void set_constant(std::int64_t slot, double value) {
         Coefficient<T> coefficient;
         set(coefficient, value);
@@ -316,6 +333,7 @@ class CudaBackend {
     std::unique_ptr<Workspace> preconditioner_workspace_;
     cuda::Uploader uploader_;
     DeviceBuffer<Coefficient<T>> constants_;
+    DeviceBuffer<unsigned> ended_;  // blocks of the elementwise step that runs
     std::vector<DeviceBuffer<T>> row_vectors_;
     std::vector<DeviceBuffer<T>> col_vectors_;
     DeviceBuffer<double> partials_[cuda::kMaxSlots];
