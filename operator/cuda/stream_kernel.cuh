@@ -351,6 +351,8 @@ __global__ void __launch_bounds__(kThreads, kMinBlocks)
                 }
             });
         }
+        // Products were written where a bulk copy is to write next: ordered between the two ways to shared memory.
+        if constexpr (kOrder == StreamOrder::products) asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
         __syncthreads();  // everyone has read the item
         if (threadIdx.x != 0) continue;
         if (team != kWholeBlock) {
