@@ -249,7 +249,7 @@ class CudaBackend {
         queue_progress(0);
         const bool persistent = runs_persistent<Method>(anchors);
         const std::int64_t longest = persistent ? kLongestLaunch : kLongestBatch;
-        std::int64_t batch = persistent ? kFirstLaunch : 1;
+        std::int64_t batch = 1;
         IterationGraph graph;
         for (std::size_t slot = 0;; slot = 1 - slot) {
             // Short iterations are bound by launches: they are recorded once and replayed. By now every buffer has been made, so nothing is
@@ -287,8 +287,7 @@ class CudaBackend {
     static constexpr std::int64_t kStaging = std::int64_t{1} << 20;
     static constexpr std::int64_t kLongestBatch = 64;
     static constexpr std::int64_t kGraphIterations = 16;  // divides kLongestBatch, as batches double
-    static constexpr std::int64_t kFirstLaunch = 32;      // iterations of the persistent kernel
-    static constexpr std::int64_t kLongestLaunch = 2048;  // far below 0.2 s, and beside it a launch costs nothing
+    static constexpr std::int64_t kLongestLaunch = 2048;  // iterations of the persistent kernel: far below 0.2 s, and a launch costs nothing beside them
     static constexpr std::int64_t kRecords = 4;           // batches: the one before is read while the next two are written
     enum ConstantSlot : std::int64_t { kOne, kZero, kA, kB, kConstants };
 
