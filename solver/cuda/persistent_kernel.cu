@@ -262,7 +262,7 @@ __global__ void __launch_bounds__(kPersistentThreads, 1)
         if (block != 0) recurrence.ring = {&handed.unread, 1};
     }
     const auto step = own_step(&recurrence, v_own, step_own);
-    const std::uint64_t stopped_at_entry = recurrence.progress.stopped();
+    const bool stopped_at_entry = recurrence.progress.stopped();
 
     int k = 0;
     for (;; ++k) {
