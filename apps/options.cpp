@@ -297,6 +297,12 @@ std::vector<FlagGroup> make_flag_groups() {
               }},
              {"spmv", "", "S", "products by cusparse, own, auto, or a kernel, as stream-128x2048 [auto]",
               [](CommandLine& line, const std::string& value) { parse_spmv(line.prepare, value); }},
+             {"executor", "", "E", "iterations on a GPU: graph, persistent (one kernel), auto [auto]",
+              [](CommandLine& line, const std::string& value) {
+                  line.prepare.executor = parse_choice<ExecutorKind>(
+                      value,
+                      {{"auto", ExecutorKind::automatic}, {"graph", ExecutorKind::graph}, {"persistent", ExecutorKind::persistent}});
+              }},
              {"narrow", "", "N", "less bits a column or value: lossless, none, fp32-values [lossless]",
               [](CommandLine& line, const std::string& value) {
                   line.prepare.narrow = parse_choice<NarrowKind>(value, {{"lossless", NarrowKind::lossless},

@@ -296,6 +296,10 @@ TEST_CASE("cli: kernels by name, and narrow forms, are refused where there is no
     const Run rounded = run({a, b, "--device", "cpu", "--narrow", "fp32-values"});
     CHECK(rounded.code == 64);
     CHECK(rounded.says("need a GPU"));
+    const Run persistent = run({a, b, "--device", "cpu", "--executor", "persistent"});
+    CHECK(persistent.code == 64);
+    CHECK(persistent.says("the persistent executor needs a GPU"));
+    CHECK(run({a, b, "--executor", "fast"}).says("graph"));
     // Integers are exact in fp32, and taken so unless that is forbidden; x has the same bits.
     const Run narrow = run({a, b, "--device", "cpu", "-v", "-o", "-"});
     const Run wide = run({a, b, "--device", "cpu", "-v", "--narrow", "none", "-o", "-"});
@@ -330,6 +334,7 @@ TEST_CASE("cli: a plan of another matrix, precision or kernel is refused") {
     refuses(with("nnz", "six"), "has no whole number \"nnz\"");
     refuses(with("precision", "fp32"), "the plan is for fp32");
     refuses(with("storage", "triple"), "expected dual or single");
+    refuses(with("executor", "fast"), "expected graph or persistent");
     refuses(with("kernel_a", "stream"), "no such product kernel: 'stream'");
     refuses(with("kernel_at", nullptr), "has no text \"kernel_at\"");
     // A good one gets as far as the kernel, which needs a GPU.

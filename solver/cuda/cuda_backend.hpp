@@ -16,6 +16,7 @@
 #include "operator/cuda/vector_kernels.hpp"
 #include "operator/stacked_operator.hpp"
 #include "solver/cuda/recurrence_kernels.hpp"
+#include "solver/cuda/small_problem.hpp"
 #include "solver/power_of_two.hpp"
 #include "solver/recurrence.hpp"
 #include "solver/transform.hpp"
@@ -101,6 +102,8 @@ class CudaBackend {
         preconditioner_workspace_ = k.make_workspace(&context_);
     }
     bool preconditioned() const { return preconditioner_ != nullptr; }
+    // The operator's matrix for the persistent kernel, which then runs the methods that it has wherever it can; kept by the caller.
+    void set_small_problem(SmallProblem<T>& small) { small_ = &small; }
     std::int64_t rows() const { return current().rows(); }
     std::int64_t cols() const { return base_.cols(); }
     Scalar<T> one() const { return constant(kOne); }
@@ -210,8 +213,8 @@ class CudaBackend {
     // --- running ---
     // For the recurrence: addresses on the device. The host reads the same memory.
     RecordRing ring() {
-        if (ring_.size() == 0) ring_ = PinnedBuffer<IterationRecord>(kRing);
-        return {ring_.device_data(), kRing};
+        if (ring_.size() == 0) ring_ = PinnedBuffer<IterationRecord>(kRecords * (small_ ? kLongestLaunch : kLongestBatch));
+        return {ring_.device_data(), ring_.size()};
     }
     template <class R>
     R* put_state(const R& state) {
@@ -235,19 +238,23 @@ class CudaBackend {
     Progress run(const typename Method::Vectors& w, typename Method::Recurrence* r, const Anchors<T>& anchors, Entry entry, Poll&& poll) {
         using Clock = std::chrono::steady_clock;
         if (progress_.size() == 0) progress_ = PinnedBuffer<Progress>(2);
-        const RecordRing host_ring{ring_.data(), kRing};
+        const RecordRing host_ring{ring_.data(), ring_.size()};
         const auto queue_progress = [&](std::size_t slot) {
             LSMR_CHECK(cudaMemcpyAsync(progress_.data() + slot, &r->progress, sizeof(Progress), cudaMemcpyDeviceToHost, stream()));
             LSMR_CHECK(cudaEventRecord(events_[slot], stream()));
         };
         if (entry == Entry::start) Method::start(*this, w, r, anchors);
         queue_progress(0);
+        const bool persistent = runs_persistent<Method>(anchors);
+        const std::int64_t longest = persistent ? kLongestLaunch : kLongestBatch;
         std::int64_t batch = 1;
         IterationGraph graph;
         for (std::size_t slot = 0;; slot = 1 - slot) {
             // Short iterations are bound by launches: they are recorded once and replayed. By now every buffer has been made, so nothing is
             // allocated while recording.
-            if (batch >= kGraphIterations && current().capturable()) {
+            if (persistent) {
+                if constexpr (cuda::kRunsPersistent<Method>) small_->template iterate<Method>(w, r, batch);
+            } else if (batch >= kGraphIterations && current().capturable()) {
                 if (!graph) graph.record(stream(), [&] {
                     for (std::int64_t i = 0; i < kGraphIterations; ++i) Method::iterate(*this, w, r, anchors);
                 });
@@ -267,7 +274,7 @@ class CudaBackend {
             // As many iterations as take about a millisecond: enough to hide the host, few enough to lose little at the end.
             constexpr double kShort = 0.5e-3;
             constexpr double kLong = 2e-3;
-            if (waited < kShort && batch < kLongestBatch) batch *= 2;
+            if (waited < kShort && batch < longest) batch *= 2;
             else if (waited > kLong && batch > 1) batch /= 2;
         }
         context_.synchronize();  // also before the graph goes
@@ -278,7 +285,8 @@ class CudaBackend {
     static constexpr std::int64_t kStaging = std::int64_t{1} << 20;
     static constexpr std::int64_t kLongestBatch = 64;
     static constexpr std::int64_t kGraphIterations = 16;  // divides kLongestBatch, as batches double
-    static constexpr std::int64_t kRing = 4 * kLongestBatch;  // records of the batch before, while the next two are written
+    static constexpr std::int64_t kLongestLaunch = 2048;  // iterations of the persistent kernel: far below 0.2 s, and a launch costs nothing beside them
+    static constexpr std::int64_t kRecords = 4;           // batches: the one before is read while the next two are written
     enum ConstantSlot : std::int64_t { kOne, kZero, kA, kB, kConstants };
 
     void copy(T* dst, const T* src, std::int64_t n, cudaMemcpyKind kind) const {
@@ -321,6 +329,10 @@ class CudaBackend {
         LSMR_CHECK(cudaMemcpyAsync(constants_.data() + slot, &coefficient, sizeof(coefficient), cudaMemcpyHostToDevice, stream()));
     }
     Scalar<T> constant(std::int64_t slot) const { return constants_.data() + slot; }
+    template <class Method>
+    bool runs_persistent(const Anchors<T>& anchors) const {
+        return cuda::kRunsPersistent<Method> && small_ != nullptr && stack_ == nullptr && preconditioner_ == nullptr && !anchors.bounded;
+    }
     const LinearOperator<T>& current() const { return stack_ ? *stack_ : base_; }
     Workspace& current_workspace() { return stack_ ? *stack_workspace_ : *workspace_; }
 
@@ -331,6 +343,7 @@ class CudaBackend {
     std::unique_ptr<Workspace> stack_workspace_;
     const LinearOperator<T>* preconditioner_ = nullptr;
     std::unique_ptr<Workspace> preconditioner_workspace_;
+    SmallProblem<T>* small_ = nullptr;
     cuda::Uploader uploader_;
     DeviceBuffer<Coefficient<T>> constants_;
     DeviceBuffer<unsigned> ended_;  // blocks of the elementwise step that runs
