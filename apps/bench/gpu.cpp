@@ -1,5 +1,7 @@
 #include "gpu.hpp"
 
+#include "bench/cuda/textbook.hpp"
+#include "memory/cuda_check.hpp"
 #include "memory/cuda_context.hpp"
 #include "operator/cuda/product_bench.hpp"
 #include "operator/cuda/profile.hpp"
@@ -15,6 +17,24 @@ class OpenGpu final : public GpuSession {
     GpuProducts measure(const CsrMatrix& stored, Precision precision, std::span<const ProductRequest> requests, int warm_up, int repeats) override {
         if (precision == Precision::fp64) return measure_as<double>(stored, requests, warm_up, repeats);
         return measure_as<float>(stored, requests, warm_up, repeats);
+    }
+
+    std::unique_ptr<SolverUnderTest> textbook(const CsrMatrix& a, Precision precision) override {
+        return make_textbook_solver(a, precision, context_);
+    }
+    std::int64_t waits() const override { return cuda_counters().synchronizations; }
+    std::int64_t count_kernels(const std::function<void()>& work) override {
+        CudaCounters& counters = cuda_counters();
+        counters.iteration_kernels = 0;
+        counters.count_kernels = true;
+        try {
+            work();
+        } catch (...) {
+            counters.count_kernels = false;
+            throw;
+        }
+        counters.count_kernels = false;
+        return counters.iteration_kernels;
     }
 
   private:

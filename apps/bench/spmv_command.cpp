@@ -5,19 +5,15 @@
 #include <Eigen/SparseCore>
 #include <algorithm>
 #include <cmath>
-#include <deque>
-#include <future>
 #include <limits>
 #include <memory>
 #include <numeric>
 #include <random>
-#include <sstream>
 #include <utility>
 
 #include "bench.hpp"
 #include "console.hpp"
 #include "copy_bandwidth.hpp"
-#include "data/generators.hpp"
 #include "data/write.hpp"
 #include "exit_codes.hpp"
 #include "flags.hpp"
@@ -32,12 +28,6 @@
 namespace lsmr {
 namespace {
 
-// What docs/benchmarks publishes: the matrices of the design's measurements, and the suite.
-constexpr const char* kPublished[] = {"bench-stencil27", "bench-uniform8", "bench-tomography", "bench-powerlaw", "bench-bundle", "bench-short",
-                                      "bench-spline",    "s1",             "s2",               "s3",             "s4",           "s5",
-                                      "s6",              "s7",             "s8",               "s9",             "s10",          "s11",
-                                      "s12",             "s13"};
-
 struct SpmvOptions {
     std::vector<MatrixSource> sources;
     PrepareOptions prepare;
@@ -51,28 +41,13 @@ struct SpmvOptions {
 };
 
 std::string spmv_help() {
-    std::string published;
-    for (const char* name : kPublished) published += fmt::format(" {}", name);
     return "usage: lsmr_bench spmv A [flags]\n"
            "       lsmr_bench spmv --generate NAME[,NAME...] [flags]\n\n"
            "Times y <- a A x + b y and the product with A^T, and checks every result against one in long double.\n"
            "On a GPU: what the dispatch chooses (auto; own: without cuSPARSE; own-wide: without narrow forms), a thread\n"
            "a row, and cuSPARSE with preprocess, both algorithms. On the CPU: the operator of the library, and Eigen.\n\n" +
            matrix_flags_help() +
-           "                        here also several names with commas, or published:\n" +
-           [&] {
-               std::string lines;
-               std::string line = "                       ";
-               std::istringstream words(published);
-               for (std::string word; words >> word;) {
-                   if (line.size() + word.size() > 78) {
-                       lines += line + "\n";
-                       line = "                       ";
-                   }
-                   line += " " + word;
-               }
-               return lines + line + "\n";
-           }() +
+           published_help() +
            device_flags_help() +
            "                        [here: both, one after the other]\n"
            "  --direction D         a, at or both [both]\n"
@@ -90,25 +65,9 @@ std::string spmv_help() {
            "bits: whether five products gave the same ones.\n";
 }
 
-std::vector<std::string> split(const std::string& list) {
-    std::vector<std::string> words;
-    std::istringstream in(list);
-    for (std::string word; std::getline(in, word, ',');) words.push_back(word);
-    return words;
-}
-
 SpmvOptions spmv_options(const boost::program_options::variables_map& given) {
     SpmvOptions options;
-    const MatrixSource first = matrix_source(given);
-    std::vector<std::string> names = split(first.generator);
-    if (first.generator == "published") names.assign(std::begin(kPublished), std::end(kPublished));
-    if (names.empty()) options.sources.push_back(first);
-    for (const std::string& name : names) {
-        find_generator(name);  // a mistyped name is known now, not an hour later
-        MatrixSource source = first;
-        source.generator = name;
-        options.sources.push_back(source);
-    }
+    options.sources = matrix_sources(given);
     read_device_flags(given, options.prepare);
     if (given.contains("precision")) options.precisions = {options.prepare.precision};
     if (given.contains("direction")) {
@@ -296,15 +255,9 @@ int spmv_command(std::span<const std::string> args) {
     say(spmv_heading(report));
 
     // Matrices are made ahead while the GPU measures; on the CPU that would disturb the times.
-    const std::size_t ahead = on_gpu ? 3 : 1;
-    std::deque<std::future<NamedMatrix>> coming;
-    std::size_t asked = 0;
-    for (std::size_t i = 0; i < options.sources.size(); ++i) {
-        while (asked < options.sources.size() && coming.size() < ahead) {
-            coming.push_back(std::async(ahead > 1 ? std::launch::async : std::launch::deferred, load_matrix, options.sources[asked++]));
-        }
-        NamedMatrix named = coming.front().get();
-        coming.pop_front();
+    MatrixQueue queue(options.sources, on_gpu ? 3 : 1);
+    while (!queue.empty()) {
+        NamedMatrix named = queue.next();
         for (const std::string& warning : named.warnings) console.warning(warning);
         const auto a = std::make_shared<const CsrMatrix>(std::move(named.a));
         for (const std::string& direction : options.directions) {
@@ -312,8 +265,7 @@ int spmv_command(std::span<const std::string> args) {
             OrientationProfile profile;
             if (!on_gpu) profile = profile_orientation(*stored);
             for (const Precision precision : options.precisions) {
-                const std::string name = options.sources[i].path.empty() ? options.sources[i].generator + ": " + named.origin : named.origin;
-                SpmvTable table{name, direction, precision, profile, {}};
+                SpmvTable table{named.origin, direction, precision, profile, {}};
                 if (on_gpu) {
                     GpuProducts products = gpu->measure(*stored, precision, requests, options.warm_up, options.repeats);
                     table.profile = products.profile;

@@ -1,6 +1,7 @@
 // The matrix operator in host memory.
 #include <fmt/format.h>
 
+#include <chrono>
 #include <optional>
 #include <string>
 #include <utility>
@@ -56,7 +57,9 @@ class CpuMatrixOperator final : public MatrixOperator<T> {
         const std::string own = fmt::format("own csr rows (OpenMP, {})", cpu::name(kernels.set));
         if (plan_.storage == StorageKind::dual) {
             forward_ = cpu::RowStorage<T>(*a_, options.exponent, kernels, cpu::Sharing::in_place);
+            const auto start = std::chrono::steady_clock::now();
             transposed_ = a_->transposed();
+            plan_.setup.transpose = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
             adjoint_ = cpu::RowStorage<T>(*transposed_, options.exponent, kernels, cpu::Sharing::copied);
             if (!adjoint_.reads_matrix()) transposed_.reset();
             plan_.adjoint = own + " of A^T" + adjoint_.words();

@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "memory/cuda_capture.hpp"
 #include "memory/device_buffer.hpp"
 #include "operator/cuda/cuda_operators.hpp"
 #include "operator/cuda/uploader.hpp"
@@ -36,20 +37,8 @@ class IterationGraph {
     explicit operator bool() const { return executable_ != nullptr; }
     template <class Work>
     void record(cudaStream_t stream, const Work& work) {
-        cudaGraph_t graph = nullptr;
-        // Thread-local: other threads of the host program may allocate meanwhile.
-        LSMR_CHECK(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal));
-        try {
-            work();
-        } catch (...) {
-            LSMR_CHECK_NOTHROW(cudaStreamEndCapture(stream, &graph));
-            if (graph) LSMR_CHECK_NOTHROW(cudaGraphDestroy(graph));
-            throw;
-        }
-        LSMR_CHECK(cudaStreamEndCapture(stream, &graph));
-        const cudaError_t made = cudaGraphInstantiate(&executable_, graph, 0);
-        LSMR_CHECK_NOTHROW(cudaGraphDestroy(graph));
-        LSMR_CHECK(made);
+        const CapturedGraph graph(stream, work);
+        LSMR_CHECK(cudaGraphInstantiate(&executable_, graph.get(), 0));
     }
     void launch(cudaStream_t stream) const { LSMR_CHECK(cudaGraphLaunch(executable_, stream)); }
 
@@ -278,6 +267,10 @@ class CudaBackend {
             else if (waited > kLong && batch > 1) batch /= 2;
         }
         context_.synchronize();  // also before the graph goes
+        if (cuda_counters().count_kernels && current().capturable()) {
+            const CapturedGraph one(stream(), [&] { Method::iterate(*this, w, r, anchors); });
+            cuda_counters().iteration_kernels = one.kernels();
+        }
         return get_state(r).progress;
     }
 
