@@ -44,9 +44,10 @@ __device__ X add_columns(X sum, const V* __restrict__ values, const C* __restric
 
 // A row: `width` places, `step` apart.
 template <int kBatch, class V, class X, class C>
-__device__ X dot(const V* __restrict__ values, const C* __restrict__ columns, std::int64_t step, std::int64_t width, const X* __restrict__ x) {
+__device__ X dot(const V* __restrict__ values, const C* __restrict__ columns, std::int64_t step, std::int32_t width, const X* __restrict__ x) {
     X sum = 0;
-    std::int64_t k = 0;
+    std::int32_t k = 0;
+#pragma unroll 1  // registers are for the batch
     for (; k + kBatch <= width; k += kBatch) {
         sum = add_columns<kBatch, true>(sum, values, columns, step, kBatch, x);
         values += kBatch * step;
@@ -60,7 +61,7 @@ __device__ X dot(const V* __restrict__ values, const C* __restrict__ columns, st
             k += 4;
         }
     }
-    if (k < width) sum = add_columns<3, false>(sum, values, columns, step, static_cast<int>(width - k), x);
+    if (k < width) sum = add_columns<3, false>(sum, values, columns, step, width - k, x);
     return sum;
 }
 
@@ -70,7 +71,7 @@ struct SellSlice {
     std::uint32_t end = 0;
     std::uint32_t column_place = 0;
     std::int32_t column_base = -1;
-    std::int64_t row = -1;  // of this thread; -1: none
+    std::int32_t row = -1;  // of this thread; -1: none
 };
 
 // kNarrow: some slices have 16-bit columns.
@@ -78,13 +79,15 @@ template <class V, bool kNarrow>
 struct SellRows {
     SellDevice<V> matrix;
     using Slice = SellSlice;
-    __device__ std::int64_t slices() const { return matrix.slices; }
-    __device__ std::int64_t row_of(std::int64_t s, int lane) const {
-        const std::int64_t place = s * 32 + lane;
-        if (place >= matrix.rows) return -1;
-        return matrix.order == nullptr ? place : (place & -std::int64_t{matrix.sigma}) + __ldg(matrix.order + place);
+    __device__ std::int32_t slices() const { return static_cast<std::int32_t>(matrix.slices); }
+    // Rows are below 2^31, and so is the place of the last one; those of padding may be negative as 32 bits.
+    __device__ std::int32_t row_of(std::int32_t s, int lane) const {
+        const std::uint32_t place = static_cast<std::uint32_t>(s) * 32 + static_cast<std::uint32_t>(lane);
+        if (place >= static_cast<std::uint32_t>(matrix.rows)) return -1;
+        if (matrix.order == nullptr) return static_cast<std::int32_t>(place);
+        return static_cast<std::int32_t>((place & ~static_cast<std::uint32_t>(matrix.sigma - 1)) + __ldg(matrix.order + place));
     }
-    __device__ Slice slice(std::int64_t s, int lane) const {
+    __device__ Slice slice(std::int32_t s, int lane) const {
         Slice slice;
         slice.begin = __ldg(matrix.offsets + s);
         slice.end = __ldg(matrix.offsets + s + 1);
@@ -97,7 +100,7 @@ struct SellRows {
     }
     template <int kBatch, class X>
     __device__ X sum(const Slice& slice, int lane, const X* __restrict__ x) const {
-        const std::int64_t width = slice.end - slice.begin;
+        const auto width = static_cast<std::int32_t>(slice.end - slice.begin);
         const V* const values = matrix.values + std::int64_t{32} * slice.begin + lane;
         if constexpr (kNarrow) {
             const std::byte* const columns = matrix.columns + std::int64_t{64} * slice.column_place;
@@ -109,26 +112,26 @@ struct SellRows {
             return dot<kBatch>(values, reinterpret_cast<const std::int32_t*>(matrix.columns) + std::int64_t{32} * slice.begin + lane, 32, width, x);
         }
     }
-    __device__ bool is_finished(std::int64_t, int) const { return true; }
+    __device__ bool is_finished(std::int32_t, int) const { return true; }
 };
 
 template <class V>
 struct EllRows {
     EllDevice<V> matrix;
     struct Slice {
-        std::int64_t row = -1;
-        std::int64_t place = 0;
+        std::int32_t row = -1;
+        std::uint32_t place = 0;
     };
-    __device__ std::int64_t slices() const { return matrix.stride / 32; }
-    __device__ Slice slice(std::int64_t s, int lane) const {
-        const std::int64_t place = s * 32 + lane;
-        return {place < matrix.rows ? place : -1, place};
+    __device__ std::int32_t slices() const { return static_cast<std::int32_t>(matrix.stride / 32); }
+    __device__ Slice slice(std::int32_t s, int lane) const {
+        const std::uint32_t place = static_cast<std::uint32_t>(s) * 32 + static_cast<std::uint32_t>(lane);
+        return {place < static_cast<std::uint32_t>(matrix.rows) ? static_cast<std::int32_t>(place) : -1, place};
     }
     template <int kBatch, class X>
     __device__ X sum(const Slice& slice, int, const X* __restrict__ x) const {
-        return dot<kBatch>(matrix.values + slice.place, matrix.columns + slice.place, matrix.stride, matrix.width, x);
+        return dot<kBatch>(matrix.values + slice.place, matrix.columns + slice.place, matrix.stride, static_cast<std::int32_t>(matrix.width), x);
     }
-    __device__ bool is_finished(std::int64_t s, int lane) const { return matrix.unfinished == nullptr || (__ldg(matrix.unfinished + s) >> lane & 1) == 0; }
+    __device__ bool is_finished(std::int32_t s, int lane) const { return matrix.unfinished == nullptr || (__ldg(matrix.unfinished + s) >> lane & 1) == 0; }
 };
 
 template <class Rows, class X, int kBatch, int kMinBlocks>
@@ -138,8 +141,8 @@ __global__ void __launch_bounds__(kThreads, kMinBlocks)
     const X a = *a_pointer;
     const X b = *b_pointer;
     const int lane = static_cast<int>(threadIdx.x) % 32;
-    const std::int64_t stride = std::int64_t{gridDim.x} * kWarps;
-    std::int64_t s = std::int64_t{blockIdx.x} * kWarps + threadIdx.x / 32;
+    const auto stride = static_cast<std::int32_t>(gridDim.x) * kWarps;
+    auto s = static_cast<std::int32_t>(blockIdx.x * kWarps + threadIdx.x / 32);
     double squares = 0;
     typename Rows::Slice next;
     if (s < rows.slices()) next = rows.slice(s, lane);
@@ -184,7 +187,7 @@ __global__ void fill_sell_kernel(SellRows<V, false> rows, const Offset* offsets,
     const SellDevice<V>& layout = rows.matrix;
     const int lane = static_cast<int>(threadIdx.x) % 32;
     for (std::int64_t s = std::int64_t{blockIdx.x} * kWarps + threadIdx.x / 32; s < layout.slices; s += std::int64_t{gridDim.x} * kWarps) {
-        const std::int64_t row = rows.row_of(s, lane);
+        const std::int64_t row = rows.row_of(static_cast<std::int32_t>(s), lane);
         const std::int64_t begin = row >= 0 ? static_cast<std::int64_t>(offsets[row]) : 0;
         const std::int64_t length = row >= 0 ? static_cast<std::int64_t>(offsets[row + 1]) - begin : 0;
         const std::int64_t first = std::int64_t{32} * layout.offsets[s] + lane;
@@ -220,7 +223,7 @@ template <class V, class Offset>
 __global__ void slice_spans_kernel(SellRows<V, false> rows, const Offset* offsets, const std::int32_t* columns, ColumnSpan* spans) {
     const int lane = static_cast<int>(threadIdx.x) % 32;
     for (std::int64_t s = std::int64_t{blockIdx.x} * kWarps + threadIdx.x / 32; s < rows.matrix.slices; s += std::int64_t{gridDim.x} * kWarps) {
-        const std::int64_t row = rows.row_of(s, lane);
+        const std::int64_t row = rows.row_of(static_cast<std::int32_t>(s), lane);
         std::int32_t low = INT32_MAX, high = -1;
         if (row >= 0) {
             for (Offset k = offsets[row]; k < offsets[row + 1]; ++k) {
