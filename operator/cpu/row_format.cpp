@@ -98,12 +98,12 @@ class EllFormat final : public RowFormat<T> {
         if (hyb) rest_ = make_coo<T>(a, exponent, width);
         const std::vector<std::int64_t> rest = rest_offsets(a.rows(), a.offsets(), width);
         const std::int64_t slices = slices_of(a.rows());
-        slice_rest_.resize(static_cast<std::size_t>(slices) + 1);
         std::vector<std::int64_t> work(static_cast<std::size_t>(slices) + 1);
         for (std::int64_t s = 0; s <= slices; ++s) {
             const auto at = static_cast<std::size_t>(s);
-            slice_rest_[at] = rest[static_cast<std::size_t>(std::min(s * kSliceRows, a.rows()))];
-            work[at] = s * kSliceRows * width + slice_rest_[at];
+            const std::int64_t before = rest[static_cast<std::size_t>(std::min(s * kSliceRows, a.rows()))];
+            if (hyb) slice_rest_.push_back(before);
+            work[at] = s * kSliceRows * width + before;
         }
         chunks_ = balanced_chunks(slices, work.data());
     }
@@ -113,9 +113,7 @@ class EllFormat final : public RowFormat<T> {
             for (std::int64_t s = first; s < end; ++s) {
                 const std::int64_t row = s * kSliceRows;
                 kernel_({ell_.values.data() + row, ell_.columns.data() + row, ell_.stride, ell_.width}, x, sums);
-                for (std::int64_t k = slice_rest_[static_cast<std::size_t>(s)]; k < slice_rest_[static_cast<std::size_t>(s) + 1]; ++k) {
-                    sums[rest_.rows[k] - row] += rest_.values[k] * x[rest_.columns[k]];
-                }
+                if (!slice_rest_.empty()) add_rest(s, x, sums);
                 for (std::int64_t i = 0; i < std::min(kSliceRows, ell_.rows - row); ++i) finish(row + i, sums[i]);
             }
         });
@@ -128,13 +126,20 @@ class EllFormat final : public RowFormat<T> {
     }
 
   private:
+    void add_rest(std::int64_t slice, const T* x, T* sums) const {
+        const auto at = static_cast<std::size_t>(slice);
+        for (std::int64_t k = slice_rest_[at]; k < slice_rest_[at + 1]; ++k) {
+            sums[rest_.rows[k] - slice * kSliceRows] += rest_.values[k] * x[rest_.columns[k]];
+        }
+    }
+
     std::int64_t nnz_;
     InstructionSet set_;
     SliceKernel<T> kernel_;
     std::string width_words_;  // empty: ELL alone
     EllMatrix<T> ell_;
     CooMatrix<T> rest_;
-    std::vector<std::int64_t> slice_rest_;  // where the rest of each slice begins, and the end
+    std::vector<std::int64_t> slice_rest_;  // where the rest of each slice begins, and the end; empty: ELL alone
     std::vector<std::int64_t> chunks_;      // of slices
 };
 

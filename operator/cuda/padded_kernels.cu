@@ -77,6 +77,7 @@ struct SellSlice {
 // kNarrow: some slices have 16-bit columns.
 template <class V, bool kNarrow>
 struct SellRows {
+    static constexpr bool kTwoWidths = kNarrow;
     SellDevice<V> matrix;
     using Slice = SellSlice;
     __device__ std::int32_t slices() const { return static_cast<std::int32_t>(matrix.slices); }
@@ -117,6 +118,7 @@ struct SellRows {
 
 template <class V>
 struct EllRows {
+    static constexpr bool kTwoWidths = false;
     EllDevice<V> matrix;
     struct Slice {
         std::int32_t row = -1;
@@ -167,7 +169,7 @@ template <class X, class Rows>
 void launch(const Rows& rows, std::int32_t blocks, double mean_width, Scalar<X> a, const X* x, Scalar<X> b, X* y, double* partials, cudaStream_t stream) {
     constexpr bool kWide = sizeof(X) == sizeof(double);
     constexpr int kBatchBlocks = kWide ? 4 : 5;
-    constexpr int kShortBlocks = kWide ? 6 : 8;
+    constexpr int kShortBlocks = kWide ? 5 : Rows::kTwoWidths ? 6 : 8;
     constexpr double kShort = 8;
     if (mean_width < kShort) {
         padded_rows_kernel<Rows, X, 4, kShortBlocks><<<static_cast<unsigned>(blocks), kThreads, 0, stream>>>(rows, a.narrow, x, b.narrow, y, partials);
