@@ -15,7 +15,7 @@ constexpr const char* kSchema = "lsmr_plan/1";
 
 std::string plan_text(const CsrMatrix& a, Precision precision, const PreparedInfo& prepared) {
     const OperatorPlan& plan = prepared.plan;
-    if (!plan.forward_decision.choice) throw UsageError("--save-plan: a plan is of kernels on a GPU; this solve ran on the CPU");
+    if (!plan.forward_decision.choice) throw UsageError("--save-plan: a plan is of kernels on a GPU, or of a forced format; this solve ran on the CPU");
     nlohmann::ordered_json json{{"schema", kSchema},
                                 {"rows", a.rows()},
                                 {"cols", a.cols()},

@@ -21,7 +21,28 @@ SpmvChoice staged(SpmvKernel kernel, int threads, int capacity) {
     return choice;
 }
 
+// Of the copy bandwidth, by our kernels of CSR with local gathers (docs/benchmarks/h200_spmv.md): rows of 2 entries, of 4 and 5, of 12 and 16, of 27.
+double csr_share(double average) { return average < 3 ? 0.65 : average < 8 ? 0.82 : average < 20 ? 0.88 : 0.93; }
+// By SELL-32, a thread a row.
+constexpr double kSellShare = 0.95;
+
 }  // namespace
+
+SellPrediction predict_sell(const DispatchKey& key) {
+    if (key.sell_places <= 0 || key.sell_sorted_places <= 0 || key.scattered > 0.5) return {};
+    SellPrediction prediction;
+    prediction.choice.kernel = SpmvKernel::sell;
+    prediction.choice.sigma = key.sell_places <= 1.02 * key.sell_sorted_places ? 1 : 1024;
+    const auto rows = static_cast<double>(key.rows);
+    const auto entries = static_cast<double>(key.nnz);
+    const double width = key.type == VectorType::fp64 ? 8 : 4;
+    const double vectors = width * (static_cast<double>(key.cols) + 2 * rows);
+    const double csr = (width + 4) * entries + 4 * rows + vectors;
+    const bool sorted = prediction.choice.sigma > 1;
+    const double sell = (width + 4) * entries * (sorted ? key.sell_sorted_places : key.sell_places) + rows * (4.0 / 32 + (sorted ? 2 : 0)) + vectors;
+    prediction.gain = csr / csr_share(key.average) / (sell / kSellShare);
+    return prediction;
+}
 
 DispatchKey make_dispatch_key(const OrientationProfile& profile, VectorType type, int arch) {
     DispatchKey key;
@@ -40,6 +61,10 @@ DispatchKey make_dispatch_key(const OrientationProfile& profile, VectorType type
     key.scattered = (type == VectorType::fp64 ? profile.sectors_fp64 : profile.sectors_fp32) * (1 - profile.similarity);
     // Items have about as many rows as the shorter of the two runs, where rows are short or long.
     key.narrow = profile.cols <= kNarrowSpan ? 1.0 : (profile.average < 16 ? profile.narrow256 : profile.narrow32);
+    if (profile.nnz > 0) {
+        key.sell_places = static_cast<double>(profile.sell32_entries) / static_cast<double>(profile.nnz);
+        key.sell_sorted_places = static_cast<double>(profile.sell32_sorted_entries) / static_cast<double>(profile.nnz);
+    }
     if (profile.exact_bf16) key.exact = ValueForm::bf16;
     else if (profile.exact_fp32 && type == VectorType::fp64) key.exact = ValueForm::fp32;
     return key;
@@ -49,10 +74,10 @@ std::string text(const DispatchKey& key) {
     const char* exact = key.exact == ValueForm::bf16 ? "bf16" : key.exact == ValueForm::fp32 ? "fp32" : "as stored";
     return fmt::format(
         "{} {} offsets{} {}x{} N={} nnz={} rows avg {:.1f} p95 {} p99 {} max {} cv {:.2f} {} block {}x{} align {} batch {} sm_{} scattered {:.2f} "
-        "narrow {:.2f} values {}",
+        "narrow {:.2f} sell {:.2f} {:.2f} values {}",
         key.format, key.type == VectorType::fp64 ? "fp64" : "fp32", key.index_bits, key.rows, key.cols, key.vectors, key.nnz, key.average, key.p95, key.p99,
         key.longest, key.variation, key.sorted_columns ? "sorted" : "unsorted", key.block_rows, key.block_cols, key.alignment_bytes, key.batch, key.arch,
-        key.scattered, key.narrow, exact);
+        key.scattered, key.narrow, key.sell_places, key.sell_sorted_places, exact);
 }
 
 std::vector<Candidate> spmv_candidates(const DispatchKey& key, std::int64_t expected_products) {
@@ -92,6 +117,11 @@ std::vector<Candidate> spmv_candidates(const DispatchKey& key, std::int64_t expe
         add(staged(SpmvKernel::products, 256, 2048), "scattered gathers: all threads gather, whatever the rows");
     } else {
         add(staged(SpmvKernel::stream, 128, 2048), "local gathers: large items, neighbouring rows gather together");
+        const SellPrediction sell = predict_sell(key);
+        if (sell.gain >= kLeastFormatGain && pays(kProductsForFormats)) {
+            add(sell.choice, fmt::format("local gathers, {:.1f} places an entry: {:.2f} times as fast by its bytes",
+                                         sell.choice.sigma > 1 ? key.sell_sorted_places : key.sell_places, sell.gain));
+        }
         add(staged(SpmvKernel::stream, 128, 1024), "local gathers: smaller items");
         if (uneven) add_cusparse();
         add(staged(SpmvKernel::stream, 256, 1024), "local gathers: smaller items, more threads");
@@ -99,9 +129,9 @@ std::vector<Candidate> spmv_candidates(const DispatchKey& key, std::int64_t expe
     }
     for (Candidate& candidate : candidates) {
         SpmvChoice& choice = candidate.choice;
-        if (!is_staged(choice) || !pays(kProductsForNarrowing)) continue;
+        if (!takes_narrow_columns(choice) || !pays(kProductsForNarrowing)) continue;
         choice.narrow_columns = key.narrow >= 0.5;
-        if (choice.kernel != SpmvKernel::products) choice.values = key.exact;
+        if (takes_narrow_values(choice)) choice.values = key.exact;
     }
     return candidates;
 }

@@ -35,6 +35,9 @@ struct DispatchKey {
     int arch = 90;             // compute capability x 10
     double scattered = 0;      // distinct sectors of x an entry that the rows beside do not share: 0 local, 1 random
     double narrow = 0;         // share of the entries that 16-bit columns can serve
+    // Places of SELL-32 for each entry, rows in their order and sorted by length; 0: not known.
+    double sell_places = 0;
+    double sell_sorted_places = 0;
     ValueForm exact = ValueForm::as_vectors;  // the narrowest form that holds every value exactly
     bool operator==(const DispatchKey&) const = default;
 };
@@ -48,6 +51,18 @@ struct Candidate {
 // 1 to 4 candidates, the best guess first; never one whose bits vary. expected_products: 0 for many; forms that cost a conversion are proposed
 // only where the expected products pay for it.
 std::vector<Candidate> spmv_candidates(const DispatchKey& key, std::int64_t expected_products);
+
+// SELL-32, of the rows in their order where that hardly costs places, else sorted; and how many times as fast as the kernels of CSR its product
+// is by the bytes that both move and the shares of the copy bandwidth that they reach on an H200. 0 where SELL cannot be judged or is not meant:
+// scattered gathers, unknown places. (ELL, HYB and COO never move fewer bytes than CSR: they are taken only where asked for.)
+struct SellPrediction {
+    SpmvChoice choice;
+    double gain = 0;
+};
+SellPrediction predict_sell(const DispatchKey& key);
+// A format is proposed where it promises at least this, and as many products pay for its conversion.
+inline constexpr double kLeastFormatGain = 1.08;
+inline constexpr std::int64_t kProductsForFormats = 64;
 
 // Products that a conversion must serve before it pays: narrow columns and values cost about three products, panels about ten, and save 10 %
 // to 40 % of each.

@@ -255,6 +255,23 @@ TEST_CASE("bench: spmv times the products on the CPU beside Eigen and checks the
     }
 }
 
+TEST_CASE("bench: spmv times formats on the CPU, and says why one does not fit") {
+    const Outcome all = run("spmv --device cpu --precision fp64 --direction a --repeat 1 --warm-up 0 --generate bench-stencil27 --scale 0.002 --format all --json -");
+    REQUIRE(all.code == 0);
+    const auto parsed = json::parse(all.text);
+    std::vector<std::string> kernels;
+    for (const json& product : parsed["tables"][0]["products"]) {
+        kernels.push_back(product["kernel"].get<std::string>());
+        if (product.contains("failure")) continue;
+        CHECK(product["error"].get<double>() <= 1);
+        CHECK(product["repeatable"] == true);
+    }
+    for (const char* kernel : {"sell-32", "sell-32-1024", "ell", "hyb", "hyb-q95", "coo"}) CHECK(std::count(kernels.begin(), kernels.end(), kernel) == 1);
+    const Outcome uneven = run("spmv --device cpu --precision fp64 --direction a --repeat 1 --warm-up 0 --generate bench-powerlaw --scale 0.002 --format ell,sell --json -");
+    CHECK(has(uneven.text, "ell would store"));
+    refuses("spmv --generate bench-stencil27 --format all,none", 64, "no such format: 'all'");
+}
+
 TEST_CASE("bench: spmv refuses what it cannot do") {
     refuses("spmv", 64, "no matrix is given");
     refuses("spmv --generate bench-stencil27,nowhere", 65, "nowhere");

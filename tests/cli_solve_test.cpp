@@ -311,6 +311,37 @@ TEST_CASE("cli: kernels by name, and narrow forms, are refused where there is no
     CHECK(saved.says("a plan is of kernels on a GPU"));
 }
 
+TEST_CASE("cli: a format is forced by name, on the CPU too, and gives the same solution") {
+    const Folder folder;
+    const std::string a = folder.write("A.mtx", kSmallA);
+    const std::string b = folder.write("b.mtx", array_text(3, 1, {1, 2, 3}));
+    const auto csr = parse_array(run({a, b, "--device", "cpu", "-o", "-"}).out).values;
+    for (const char* format : {"sell", "sell-32", "ell", "hyb", "hyb-q95", "coo"}) {
+        CAPTURE(format);
+        const Run forced = run({a, b, "--device", "cpu", "--format", format, "-v", "-o", "-"});
+        REQUIRE(forced.code == 0);
+        CHECK(forced.says(std::string(format) == "sell" ? "sell-32-1024 (OpenMP" : std::string(format) + " (OpenMP"));
+        const auto values = parse_array(forced.out).values;
+        REQUIRE(values.size() == csr.size());
+        for (std::size_t i = 0; i < csr.size(); ++i) CHECK(values[i] == doctest::Approx(csr[i]).epsilon(1e-5));
+    }
+    CHECK(run({a, b, "--device", "cpu", "--format", "auto"}).code == 0);
+    const Run wrong = run({a, b, "--format", "csr5"});
+    CHECK(wrong.code == 64);
+    CHECK(wrong.says("--format csr5"));
+    CHECK(wrong.says("There are sell"));
+    const Run narrow = run({a, b, "--device", "cpu", "--format", "ell+fp32"});
+    CHECK(narrow.code == 64);
+    CHECK(narrow.says("the kernel ell+fp32 needs a GPU"));
+    const Run single = run({a, b, "--device", "cpu", "--format", "ell", "--storage", "single"});
+    CHECK(single.code == 64);
+    CHECK(single.says("storage single is refused"));
+    // Written as a plan, and taken from it.
+    const std::string plan = folder / "plan.json";
+    CHECK(run({a, b, "--device", "cpu", "--format", "hyb", "--save-plan", plan}).code == 0);
+    CHECK(run({a, b, "--device", "cpu", "--plan", plan, "-v"}).says("hyb (OpenMP"));
+}
+
 TEST_CASE("cli: a plan of another matrix, precision or kernel is refused") {
     const Folder folder;
     const std::string a = folder.write("A.mtx", kSmallA);

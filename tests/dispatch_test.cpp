@@ -33,19 +33,37 @@ TEST_CASE("spmv choice: the text of every choice is read back") {
         choice.kernel = kernel;
         choices.push_back(choice);
     }
+    for (SpmvKernel kernel : {SpmvKernel::sell, SpmvKernel::ell, SpmvKernel::hyb, SpmvKernel::coo}) {
+        for (ValueForm values : {ValueForm::as_vectors, ValueForm::fp32, ValueForm::bf16}) {
+            for (int parameter : {0, 32, 64}) {
+                SpmvChoice choice;
+                choice.kernel = kernel;
+                choice.values = values;
+                if (kernel == SpmvKernel::sell && parameter > 0) choice.sigma = 32 * parameter;
+                if (kernel == SpmvKernel::hyb) choice.quantile = parameter;
+                choice.narrow_columns = kernel == SpmvKernel::sell && parameter == 64;
+                choice.atomic = kernel == SpmvKernel::coo && parameter == 64;
+                choices.push_back(choice);
+            }
+        }
+    }
     for (const SpmvChoice& choice : choices) {
         CAPTURE(text(choice));
         const SpmvChoice back = parse_spmv_choice(text(choice));
         CHECK(text(back) == text(choice));
-        if (is_staged(choice)) CHECK(back == choice);
+        if (is_staged(choice) || is_format(choice)) CHECK(back == choice);
     }
     CHECK(text(choices[4]) == "rows-16");
     CHECK(text({SpmvKernel::stream, 128, 2048, true, ValueForm::bf16, 4, true}) == "stream-128x2048+columns16+bf16+panels4+atomic");
     for (const char* bad : {"", "rows", "rows-3", "rows-32x", "stream", "stream-128", "stream-128x", "stream-64x1024", "stream-128x512", "stream-128x2048+",
-                            "stream-128x2048+panels1", "stream-128x2048+panels17", "stream-128x2048+fp32+bf16", "cusparse", "Stream-128x2048", "products-128x2048+bf16"}) {
+                            "sell", "sell-32-1", "sell-32-33", "sell-32-131072", "sell-64", "ell+columns16", "coo+columns16", "ell+atomic", "sell-32+atomic",
+                            "hyb-q0", "hyb-q101", "hyb95", "coo+panels2", "ell-32", "coo+fp32+bf16", "stream-128x2048+panels1", "stream-128x2048+panels17", "stream-128x2048+fp32+bf16", "cusparse", "Stream-128x2048", "products-128x2048+bf16"}) {
         CAPTURE(bad);
         CHECK_THROWS_AS(parse_spmv_choice(bad), InputError);
     }
+    CHECK(text(parse_format("sell")) == "sell-32-1024");
+    CHECK(text(parse_format("hyb-q95+bf16")) == "hyb-q95+bf16");
+    for (const char* bad : {"", "csr", "stream-128x2048", "rows-4", "sell-33"}) CHECK_THROWS_AS(parse_format(bad), InputError);
 }
 
 TEST_CASE("spmv choice: which bits vary") {
@@ -54,6 +72,9 @@ TEST_CASE("spmv choice: which bits vary") {
     CHECK_FALSE(is_deterministic(parse_spmv_choice("cusparse-alg1")));
     CHECK_FALSE(is_deterministic(parse_spmv_choice("cusparse-transposed")));
     CHECK_FALSE(is_deterministic(parse_spmv_choice("balanced-128x1024+atomic")));
+    for (const char* format : {"sell-32", "ell", "hyb", "coo"}) CHECK(is_deterministic(parse_spmv_choice(format)));
+    CHECK_FALSE(is_deterministic(parse_spmv_choice("hyb+atomic")));
+    CHECK_FALSE(is_deterministic(parse_spmv_choice("coo+atomic")));
 }
 
 namespace {
@@ -99,6 +120,56 @@ TEST_CASE("dispatch: local rows take large items, scattered ones small items, sc
     CHECK(text(spmv_candidates(key, 0)[1].choice) == "cusparse-alg2");
 }
 
+TEST_CASE("dispatch: SELL is proposed where its bytes promise 8 % and the products pay for it, sorted where that saves places") {
+    DispatchKey key;
+    key.rows = key.cols = 3000000;
+    key.nnz = 12000000;
+    key.average = 4;
+    key.longest = 5;
+    key.scattered = 0.05;
+    const auto sell = [&](std::int64_t expected) -> std::string {
+        for (const Candidate& candidate : spmv_candidates(key, expected)) {
+            if (candidate.choice.kernel == SpmvKernel::sell) return text(candidate.choice);
+        }
+        return "";
+    };
+    CHECK(sell(0).empty());  // places not known
+    key.sell_places = 1.01;
+    key.sell_sorted_places = 1.0;
+    CHECK(sell(0) == "sell-32");
+    CHECK(text(spmv_candidates(key, 0).front().choice) == "stream-128x2048");  // the rule without timing keeps CSR
+    CHECK(sell(kProductsForFormats) == "sell-32");
+    CHECK(sell(kProductsForFormats - 1).empty());
+    key.sell_places = 1.5;
+    CHECK(sell(0) == "sell-32-1024");
+    key.narrow = 1;
+    key.exact = ValueForm::bf16;
+    CHECK(sell(0) == "sell-32-1024+columns16+bf16");
+    // 12 of 36 M bytes are padding: no gain is left.
+    key.sell_sorted_places = 1.4;
+    CHECK(sell(0).empty());
+    CHECK(predict_sell(key).gain < kLeastFormatGain);
+    key.sell_places = key.sell_sorted_places = 1;
+    CHECK(predict_sell(key).gain > kLeastFormatGain);
+    // By hand: (12 nnz + 4 m + 24 m) / 0.82 over (12 nnz + m / 8 + 24 m) / 0.95.
+    CHECK(predict_sell(key).gain == doctest::Approx((12 * 4 + 28) / 0.82 / ((12 * 4 + 0.125 + 24) / 0.95)));
+    key.average = 27;
+    key.nnz = 81000000;
+    CHECK(sell(0).empty());  // CSR is as near to the copy
+    key.average = 4;
+    key.scattered = 0.9;
+    CHECK(sell(0).empty());
+    // Of a matrix: rows of equal lengths need no sorting, unlike ones do.
+    const DispatchKey even = key_of(*matrix_with_rows(std::vector<std::int64_t>(640, 5), 300, 1), VectorType::fp64);
+    CHECK(even.sell_places == 1);
+    CHECK(even.sell_sorted_places == 1);
+    std::vector<std::int64_t> lengths(640, 1);
+    for (std::size_t i = 0; i < lengths.size(); i += 32) lengths[i] = 9;
+    const DispatchKey uneven = key_of(*matrix_with_rows(lengths, 300, 1), VectorType::fp64);
+    CHECK(uneven.sell_places == doctest::Approx(9 * 32 / 40.0));
+    CHECK(uneven.sell_sorted_places == doctest::Approx(32.0 * (9 + 19) / (20 * 40)));
+}
+
 TEST_CASE("dispatch: candidates are few, different, and never vary in their bits") {
     std::mt19937_64 random(5);
     const auto uniform = [&](double least, double most) { return least + (most - least) * static_cast<double>(random() >> 11) * 0x1p-53; };
@@ -115,6 +186,8 @@ TEST_CASE("dispatch: candidates are few, different, and never vary in their bits
         key.narrow = uniform(0, 1);
         key.index_bits = i % 7 == 0 ? 64 : 32;
         key.exact = static_cast<ValueForm>(i % 3);
+        key.sell_sorted_places = uniform(0, 1.5);
+        key.sell_places = key.sell_sorted_places * uniform(1, 2);
         const std::int64_t expected = i % 5 == 0 ? static_cast<std::int64_t>(std::exp(uniform(0, 8))) : 0;
         const auto candidates = spmv_candidates(key, expected);
         REQUIRE(candidates.size() >= 1);

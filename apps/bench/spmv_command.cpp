@@ -34,6 +34,7 @@ struct SpmvOptions {
     std::vector<Precision> precisions{Precision::fp64, Precision::fp32};
     std::vector<std::string> directions{"A x", "A^T y"};
     std::string kernels = "usual";
+    std::vector<std::string> formats;  // measured beside the kernels
     int repeats = 15;
     int warm_up = 3;
     std::string json;
@@ -53,6 +54,8 @@ std::string spmv_help() {
            "  --direction D         a, at or both [both]\n"
            "  --kernels LIST        usual, all (every kernel there is), or names with commas, as stream-128x1024,\n"
            "                        rows-8, cusparse-alg1 [usual]\n"
+           "  --format LIST         also these formats, on the GPU and on the CPU: all, or names with commas, as sell, sell-32,\n"
+           "                        ell, hyb, hyb-q95, coo [none]\n"
            "  --repeat N            timed products [15]\n"
            "  --warm-up N           products before them [3]\n"
            "  --json FILE           the report as JSON; - is standard output, the text goes to standard error then\n"
@@ -77,6 +80,15 @@ SpmvOptions spmv_options(const boost::program_options::variables_map& given) {
         else if (text != "both") throw UsageError(fmt::format("--direction {}: must be a, at or both", text));
     }
     if (given.contains("kernels")) options.kernels = given["kernels"].as<std::string>();
+    if (given.contains("format")) {
+        const std::string text = given["format"].as<std::string>();
+        options.formats = text == "all" ? std::vector<std::string>{"sell-32", "sell-32-1024", "ell", "hyb", "hyb-q95", "coo"} : split(text);
+        try {
+            for (const std::string& name : options.formats) parse_format(name);
+        } catch (const InputError& error) {
+            throw UsageError(fmt::format("--format: {}", error.what()));
+        }
+    }
     if (given.contains("repeat")) options.repeats = static_cast<int>(whole_number("--repeat", given["repeat"].as<std::string>(), 1, 100000));
     if (given.contains("warm-up")) options.warm_up = static_cast<int>(whole_number("--warm-up", given["warm-up"].as<std::string>(), 0, 100000));
     options.quiet = given.contains("quiet");
@@ -96,10 +108,14 @@ std::vector<std::string> every_kernel() {
         }
     }
     names.push_back("stream-128x1024+atomic");
+    for (const char* name : {"sell-32", "sell-32+columns16", "sell-32-256", "sell-32-1024", "sell-32-1024+columns16", "sell-32-16384", "ell", "hyb", "hyb-q95",
+                             "coo", "coo+atomic"}) {
+        names.push_back(name);
+    }
     return names;
 }
 
-std::vector<ProductRequest> gpu_requests(const std::string& kernels) {
+std::vector<ProductRequest> gpu_requests(const std::string& kernels, const std::vector<std::string>& formats) {
     std::vector<ProductRequest> requests;
     const auto add = [&](const std::string& name) { requests.push_back({name, parse_spmv_choice(name), SpmvKind::automatic, NarrowKind::lossless, true}); };
     if (kernels != "usual" && kernels != "all") {
@@ -107,6 +123,7 @@ std::vector<ProductRequest> gpu_requests(const std::string& kernels) {
             if (name == "auto") requests.push_back({"auto", {}, SpmvKind::automatic, NarrowKind::lossless, true});
             else add(name);
         }
+        for (const std::string& name : formats) add(text(parse_format(name)));
         return requests;
     }
     requests.push_back({"auto", {}, SpmvKind::automatic, NarrowKind::lossless, true});
@@ -117,6 +134,7 @@ std::vector<ProductRequest> gpu_requests(const std::string& kernels) {
     } else {
         add("rows-1");
     }
+    for (const std::string& name : formats) add(text(parse_format(name)));
     add("cusparse-alg1");
     add("cusparse-alg2");
     return requests;
@@ -124,7 +142,7 @@ std::vector<ProductRequest> gpu_requests(const std::string& kernels) {
 
 // On the host: the library's operator, with and without narrow forms, and Eigen's product of a row-major matrix.
 template <class T>
-std::vector<ProductMeasurement> measure_on_host(std::shared_ptr<const CsrMatrix> a, int warm_up, int repeats) {
+std::vector<ProductMeasurement> measure_on_host(std::shared_ptr<const CsrMatrix> a, const std::vector<std::string>& formats, int warm_up, int repeats) {
     const auto random = [](std::int64_t n, std::uint64_t seed) {
         std::mt19937_64 generator(seed);
         std::vector<T> v(static_cast<std::size_t>(n));
@@ -186,6 +204,24 @@ std::vector<ProductMeasurement> measure_on_host(std::shared_ptr<const CsrMatrix>
         measure(m, [&] { op->apply(&one, x.data(), &half, y.data(), *workspace); });
         rows.push_back(m);
     }
+    for (const std::string& name : formats) {
+        ProductMeasurement m;
+        OperatorOptions options;
+        options.forward = parse_format(name);
+        m.label = m.kernel = text(*options.forward);
+        const Stopwatch setup;
+        try {
+            const auto op = make_cpu_operator<T>(a, options);
+            const auto workspace = op->make_workspace(nullptr);
+            m.setup_seconds = setup.seconds();
+            m.words = op->plan().forward;
+            m.bytes = op->plan().bytes;
+            measure(m, [&] { op->apply(&one, x.data(), &half, y.data(), *workspace); });
+        } catch (const InputError& error) {
+            m.failure = error.what();
+        }
+        rows.push_back(m);
+    }
     if (a->nnz() <= std::numeric_limits<int>::max()) {
         ProductMeasurement m;
         m.label = m.kernel = "eigen";
@@ -208,7 +244,7 @@ std::vector<ProductMeasurement> measure_on_host(std::shared_ptr<const CsrMatrix>
 }  // namespace
 
 int spmv_command(std::span<const std::string> args) {
-    const auto given = parse_flags(args, {{"direction", true}, {"kernels", true}, {"repeat", true}, {"warm-up", true}, {"json", true}, {"quiet,q", false}});
+    const auto given = parse_flags(args, {{"direction", true}, {"kernels", true}, {"format", true}, {"repeat", true}, {"warm-up", true}, {"json", true}, {"quiet,q", false}});
     if (given.contains("help")) {
         write_text("-", spmv_help());
         return kExitOk;
@@ -235,7 +271,7 @@ int spmv_command(std::span<const std::string> args) {
         if (!on_gpu && probe.built_in) console.warning("running on the CPU: " + probe.reason);
     }
     std::vector<ProductRequest> requests;
-    if (on_gpu) requests = gpu_requests(options.kernels);
+    if (on_gpu) requests = gpu_requests(options.kernels, options.formats);
     else if (options.kernels != "usual") throw UsageError("--kernels names kernels of a GPU; on the CPU there is one, and Eigen's");
 
     SpmvReport report;
@@ -270,8 +306,8 @@ int spmv_command(std::span<const std::string> args) {
                     GpuProducts products = gpu->measure(*stored, precision, requests, options.warm_up, options.repeats);
                     table.profile = products.profile;
                     table.rows = std::move(products.measured);
-                } else if (precision == Precision::fp64) table.rows = measure_on_host<double>(stored, options.warm_up, options.repeats);
-                else table.rows = measure_on_host<float>(stored, options.warm_up, options.repeats);
+                } else if (precision == Precision::fp64) table.rows = measure_on_host<double>(stored, options.formats, options.warm_up, options.repeats);
+                else table.rows = measure_on_host<float>(stored, options.formats, options.warm_up, options.repeats);
                 say(spmv_table_text(report, table));
                 report.tables.push_back(std::move(table));
             }

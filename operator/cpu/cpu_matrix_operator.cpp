@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "memory/error.hpp"
+#include "operator/cpu/row_format.hpp"
 #include "operator/cpu/row_storage.hpp"
 #include "operator/matrix_operator.hpp"
 
@@ -36,18 +37,19 @@ class CpuMatrixOperator final : public MatrixOperator<T> {
         cpu::Kernels<T> kernels = kernels_;
         if (options.narrow == NarrowKind::none) kernels.narrowing = cpu::Narrowing::none;
         if (options.narrow == NarrowKind::fp32_values) throw InputError("values rounded to fp32 under fp64 vectors need a GPU: this operator is on the CPU");
-        for (const auto& forced : {options.forward, options.adjoint}) {
-            if (forced) throw InputError(fmt::format("the kernel {} needs a GPU: this operator is on the CPU", text(*forced)));
-        }
+        const bool formats = options.forward || options.adjoint;
+        if (formats && options.storage == StorageKind::single) throw InputError("storage single is refused: a format of its own keeps one orientation, and its product needs both");
         a_ = std::move(a);
         forward_ = {};
         adjoint_ = {};
+        forward_format_.reset();
+        adjoint_format_.reset();
         transposed_.reset();
         plan_ = {};
         if (options.spmv == SpmvKind::cusparse) throw InputError("cuSPARSE products need a GPU: this operator is on the CPU");
         plan_.storage = options.storage;
         if (options.storage == StorageKind::automatic) {
-            const bool few = options.expected_products > 0 && options.expected_products < kFewProducts;
+            const bool few = !formats && options.expected_products > 0 && options.expected_products < kFewProducts;
             plan_.storage = few ? StorageKind::single : StorageKind::dual;
             plan_.storage_reason = few ? fmt::format("only {} products are expected", options.expected_products)
                                        : "both products are gathers of fixed order";
@@ -56,20 +58,37 @@ class CpuMatrixOperator final : public MatrixOperator<T> {
         }
         const std::string own = fmt::format("own csr rows (OpenMP, {})", cpu::name(kernels.set));
         if (plan_.storage == StorageKind::dual) {
-            forward_ = cpu::RowStorage<T>(*a_, options.exponent, kernels, cpu::Sharing::in_place);
+            if (options.forward) {
+                forward_format_ = make_format(*a_, *options.forward, plan_.forward, plan_.forward_decision);
+            } else {
+                forward_ = cpu::RowStorage<T>(*a_, options.exponent, kernels, cpu::Sharing::in_place);
+            }
             const auto start = std::chrono::steady_clock::now();
             transposed_ = a_->transposed();
             plan_.setup.transpose = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-            adjoint_ = cpu::RowStorage<T>(*transposed_, options.exponent, kernels, cpu::Sharing::copied);
-            if (!adjoint_.reads_matrix()) transposed_.reset();
-            plan_.adjoint = own + " of A^T" + adjoint_.words();
+            if (options.adjoint) {
+                adjoint_format_ = make_format(*transposed_, *options.adjoint, plan_.adjoint, plan_.adjoint_decision);
+            } else {
+                adjoint_ = cpu::RowStorage<T>(*transposed_, options.exponent, kernels, cpu::Sharing::copied);
+                plan_.adjoint = own + " of A^T" + adjoint_.words();
+            }
+            if (adjoint_format_ || !adjoint_.reads_matrix()) transposed_.reset();
         } else {
             // The memory is short, or the products are few: one form of A that both read.
             forward_ = cpu::RowStorage<T>(*a_, options.exponent, cpu::Kernels<T>{kernels.set, cpu::Narrowing::none, 1}, cpu::Sharing::in_place);
             plan_.adjoint = "own csr row panels (OpenMP)";
         }
-        plan_.forward = own + forward_.words();
+        if (!forward_format_) plan_.forward = own + forward_.words();
         plan_.bytes = a_->bytes() + forward_.bytes() + adjoint_.bytes() + (transposed_ ? transposed_->bytes() : 0);
+        for (const auto& format : {forward_format_.get(), adjoint_format_.get()}) plan_.bytes += format ? format->bytes() : 0;
+    }
+
+    std::unique_ptr<cpu::RowFormat<T>> make_format(const CsrMatrix& stored, const SpmvChoice& choice, std::string& words, ProductDecision& decision) const {
+        auto format = cpu::make_row_format<T>(stored, options_.exponent, choice, kernels_.set);
+        words = fmt::format("{} ({})", text(choice), format->words());
+        decision.choice = choice;
+        decision.reason = "asked for";
+        return format;
     }
 
   public:
@@ -81,12 +100,14 @@ class CpuMatrixOperator final : public MatrixOperator<T> {
     const OperatorPlan& plan() const override { return plan_; }
 
     void apply(Scalar<T> a, const T* x, Scalar<T> b, T* y, Workspace&, NormPartials* norm) const override {
-        forward_.apply(*a.wide, x, *b.wide, y, norm);
+        if (forward_format_) forward_format_->apply(*a.wide, x, *b.wide, y, norm);
+        else forward_.apply(*a.wide, x, *b.wide, y, norm);
     }
 
     void apply_adjoint(Scalar<T> a, const T* x, Scalar<T> b, T* y, Workspace& workspace, NormPartials* norm) const override {
         if (plan_.storage == StorageKind::dual) {
-            adjoint_.apply(*a.wide, x, *b.wide, y, norm);
+            if (adjoint_format_) adjoint_format_->apply(*a.wide, x, *b.wide, y, norm);
+            else adjoint_.apply(*a.wide, x, *b.wide, y, norm);
             return;
         }
         HostBuffer<T>& panels = static_cast<PanelWorkspace&>(workspace).panels;
@@ -108,6 +129,8 @@ class CpuMatrixOperator final : public MatrixOperator<T> {
     std::int64_t version_ = 0;
     cpu::RowStorage<T> forward_;
     cpu::RowStorage<T> adjoint_;
+    std::unique_ptr<cpu::RowFormat<T>> forward_format_;  // in place of forward_, where one is forced
+    std::unique_ptr<cpu::RowFormat<T>> adjoint_format_;
     std::optional<CsrMatrix> transposed_;  // while adjoint_ reads it
     OperatorPlan plan_;
 };

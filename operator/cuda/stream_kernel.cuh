@@ -14,7 +14,9 @@
 
 #include "memory/cuda_check.hpp"
 #include "operator/cuda/block_sum.cuh"
+#include "operator/cuda/cut_rows.cuh"
 #include "operator/cuda/dependent_launch.cuh"
+#include "operator/cuda/stored_values.cuh"
 #include "operator/cuda/stream_kernels.hpp"
 
 namespace lsmr::cuda {
@@ -47,13 +49,6 @@ __device__ inline void bulk_copy(void* to, const void* from, std::uint32_t bytes
                  "l"(from), "r"(bytes), "r"(shared_address(barrier)), "l"(policy)
                  : "memory");
 }
-
-template <class X>
-__device__ X widened(double v) { return static_cast<X>(v); }
-template <class X>
-__device__ X widened(float v) { return static_cast<X>(v); }
-template <class X>
-__device__ X widened(Bf16 v) { return static_cast<X>(__uint_as_float(static_cast<unsigned>(v.bits) << 16)); }
 
 // kAll: all of the kBatch entries exist. rotation: see dot().
 template <int kTeam, int kBatch, bool kAll, class V, class X, class C>
@@ -323,7 +318,9 @@ __global__ void __launch_bounds__(kThreads, kMinBlocks)
         };
         if (team == kWholeBlock) {
             barrier_wait(&barrier, parity);
-            // Shared memory is free: the next item may come.
+            // Shared memory is free: the next item may come. But only when all threads have seen this one come: the barrier tells two phases
+            // apart, not three, and a thread that is late would wait for one that never ends.
+            __syncthreads();
             if (threadIdx.x == 0 && turn + stride < matrix.item_count) issue(round + 1, turn + 2 * stride);
             with_columns(matrix.columns + std::int64_t{16} * item.columns,
                          [&](const auto* c) { long_row<kThreads>(x + item.column_base, item.count, matrix.values + item.begin, c, warp_sums[parity]); });
@@ -366,41 +363,6 @@ __global__ void __launch_bounds__(kThreads, kMinBlocks)
     }
     if (partials == nullptr) return;
     const double total = block_sum(frame.squares, sum_scratch);
-    if (threadIdx.x == 0) partials[blockIdx.x] = total;
-}
-
-// Cut rows: a warp adds the pieces of a row, in a fixed order, and writes its y.
-inline constexpr int kCutThreads = 256;
-template <class X>
-__global__ void __launch_bounds__(kCutThreads)
-    cut_rows_kernel(std::int32_t count, const CutRow* rows, double* piece_sums, bool atomic, const X* a_pointer, const X* b_pointer, X* y, double* partials) {
-    __shared__ double scratch[32];
-    await_previous();
-    admit_next();
-    const X a = *a_pointer;
-    const X b = *b_pointer;
-    const int lane = static_cast<int>(threadIdx.x) % 32;
-    double squares = 0;
-    for (std::int32_t i = static_cast<std::int32_t>(blockIdx.x * (kCutThreads / 32) + threadIdx.x / 32); i < count;
-         i += static_cast<std::int32_t>(gridDim.x) * (kCutThreads / 32)) {
-        const CutRow row = rows[i];
-        double sum = 0;
-        if (atomic) {
-            if (lane == 0) {
-                sum = piece_sums[i];
-                piece_sums[i] = 0;
-            }
-        } else {
-            for (std::int32_t k = lane; k < row.count; k += 32) sum += piece_sums[row.first_piece + k];
-            for (int d = 16; d > 0; d /= 2) sum += __shfl_xor_sync(0xffffffffu, sum, d);
-        }
-        if (lane != 0) continue;
-        const X value = b != X(0) ? a * static_cast<X>(sum) + b * y[row.row] : a * static_cast<X>(sum);
-        y[row.row] = value;
-        squares += static_cast<double>(value) * static_cast<double>(value);
-    }
-    if (partials == nullptr) return;
-    const double total = block_sum(squares, scratch);
     if (threadIdx.x == 0) partials[blockIdx.x] = total;
 }
 
