@@ -52,7 +52,7 @@ std::string spmv_help() {
            device_flags_help() +
            "                        [here: both, one after the other]\n"
            "  --direction D         a, at or both [both]\n"
-           "  --kernels LIST        usual, all (every kernel there is), or names with commas, as stream-128x1024,\n"
+           "  --kernels LIST        usual, all (every kernel there is), or names with commas, as auto, own-wide, stream-128x1024,\n"
            "                        rows-8, cusparse-alg1 [usual]\n"
            "  --format LIST         also these formats, on the GPU and on the CPU: all, or names with commas, as sell, sell-32,\n"
            "                        ell, hyb, hyb-q95, coo [none]\n"
@@ -117,18 +117,18 @@ std::vector<std::string> every_kernel() {
 
 std::vector<ProductRequest> gpu_requests(const std::string& kernels, const std::vector<std::string>& formats) {
     std::vector<ProductRequest> requests;
-    const auto add = [&](const std::string& name) { requests.push_back({name, parse_spmv_choice(name), SpmvKind::automatic, NarrowKind::lossless, true}); };
+    const auto add = [&](const std::string& name) {
+        if (name == "auto") requests.push_back({name, {}, SpmvKind::automatic, NarrowKind::lossless, true});
+        else if (name == "own") requests.push_back({name, {}, SpmvKind::own, NarrowKind::lossless, true});
+        else if (name == "own-wide") requests.push_back({name, {}, SpmvKind::own, NarrowKind::none, true});
+        else requests.push_back({name, parse_spmv_choice(name), SpmvKind::automatic, NarrowKind::lossless, true});
+    };
     if (kernels != "usual" && kernels != "all") {
-        for (const std::string& name : split(kernels)) {
-            if (name == "auto") requests.push_back({"auto", {}, SpmvKind::automatic, NarrowKind::lossless, true});
-            else add(name);
-        }
+        for (const std::string& name : split(kernels)) add(name);
         for (const std::string& name : formats) add(text(parse_format(name)));
         return requests;
     }
-    requests.push_back({"auto", {}, SpmvKind::automatic, NarrowKind::lossless, true});
-    requests.push_back({"own", {}, SpmvKind::own, NarrowKind::lossless, true});
-    requests.push_back({"own-wide", {}, SpmvKind::own, NarrowKind::none, true});
+    for (const char* name : {"auto", "own", "own-wide"}) add(name);
     if (kernels == "all") {
         for (const std::string& name : every_kernel()) add(name);
     } else {
