@@ -65,6 +65,7 @@ struct PreparedInfo {
     std::string device_name;
     Precision precision = Precision::fp64;
     OperatorPlan plan;
+    std::uint64_t order_hash = 0;          // of the order of rows and columns
     std::vector<std::string> notes;        // fall-backs taken, and why: each a sentence
     double setup_seconds = 0;
     int threads = 1;
