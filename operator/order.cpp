@@ -131,6 +131,14 @@ MatrixOrder spectral_order(const CsrMatrix& a, const CsrMatrix& transposed) {
 
 namespace detail {
 
+GatherShape make_shape(std::int64_t rows, std::int64_t cols, std::int64_t nnz, const LocalityCounts& counts) {
+    GatherShape shape{rows, cols, nnz};
+    if (counts.entries == 0) return shape;
+    shape.run_sectors = static_cast<double>(counts.run_sectors) / static_cast<double>(counts.entries);
+    shape.window_sectors = static_cast<double>(counts.window_sectors) / static_cast<double>(counts.entries);
+    return shape;
+}
+
 void orthonormalising(const double* gram, float* t, double* growth) {
     // Cholesky: G = L L^T, T = l_00 L^-T. A pivot that vanished beside its diagonal entry belongs to a coordinate that depends on those before.
     double l[kPoint][kPoint] = {};
@@ -179,6 +187,26 @@ bool lacks_structure(double growth, std::int64_t rows, std::int64_t cols, std::i
 }
 
 }  // namespace detail
+
+GatherShape gather_shape(const CsrMatrix& stored, int value_bytes) {
+    detail::LocalityCounts counts;
+    const std::int64_t samples = detail::locality_samples(stored.nnz());
+    std::vector<std::int32_t> sectors;
+    const auto distinct = [&](std::int64_t begin, std::int64_t end) {
+        sectors.assign(stored.columns() + begin, stored.columns() + end);
+        for (std::int32_t& sector : sectors) sector /= 32 / value_bytes;
+        std::sort(sectors.begin(), sectors.end());
+        return static_cast<unsigned long long>(std::unique(sectors.begin(), sectors.end()) - sectors.begin());
+    };
+    for (std::int64_t s = 0; s < samples; ++s) {
+        const std::int64_t begin = s * detail::locality_windows(stored.nnz()) / samples * kLocalityWindow;
+        const std::int64_t end = std::min(begin + kLocalityWindow, stored.nnz());
+        counts.entries += static_cast<unsigned long long>(end - begin);
+        counts.window_sectors += distinct(begin, end);
+        for (std::int64_t run = begin; run < end; run += 32) counts.run_sectors += distinct(run, std::min(run + 32, end));
+    }
+    return detail::make_shape(stored.rows(), stored.cols(), stored.nnz(), counts);
+}
 
 std::uint64_t MatrixOrder::hash() const {
     std::uint64_t h = 0xcbf29ce484222325U;

@@ -38,7 +38,24 @@ CsrMatrix permuted(const CsrMatrix& a, const std::vector<std::int32_t>& row, con
 // transposed: CSR of A^T. Where the structure is symmetric, columns are in the order of the rows, so that A stays symmetric for CG.
 MatrixOrder make_order(OrderKind kind, const CsrMatrix& a, const CsrMatrix& transposed);
 
+// The shape of a stored orientation, for vectors of value_bytes; on the host.
+GatherShape gather_shape(const CsrMatrix& stored, int value_bytes);
+
 namespace detail {
+
+// Windows of entries in all, and those that are sampled.
+LSMR_HD inline std::int64_t locality_windows(std::int64_t nnz) { return (nnz + kLocalityWindow - 1) / kLocalityWindow; }
+LSMR_HD inline std::int64_t locality_samples(std::int64_t nnz) {
+    const std::int64_t windows = locality_windows(nnz);
+    return windows < kLocalityWindows ? windows : kLocalityWindows;
+}
+// Of the sampled windows; whole numbers, so that any order of adding gives them.
+struct LocalityCounts {
+    unsigned long long entries = 0;
+    unsigned long long run_sectors = 0;
+    unsigned long long window_sectors = 0;
+};
+GatherShape make_shape(std::int64_t rows, std::int64_t cols, std::int64_t nnz, const LocalityCounts& counts);
 
 // The spectral order, once for the host and the device (operator/cuda/order.cu). Rows and columns get points in R^7 by averaging: a row lies at the mean
 // of its columns, a column at the mean of its rows, and after each round the points of the columns are made orthonormal, and orthogonal to

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <iterator>
 
 namespace lsmr {
 
@@ -28,23 +29,21 @@ double gather_rate(const OrderModel& model, double vector_bytes) {
     return rates[std::size(rates) - 1].sectors;
 }
 
-double local_seconds(const OrderModel& model, const OrientationProfile& p, int value_bytes) {
+double local_seconds(const OrderModel& model, const GatherShape& p, int value_bytes) {
     const double bytes = static_cast<double>(p.nnz) * (value_bytes + 4.0) + static_cast<double>(p.rows) * (4.0 + 2.0 * value_bytes) +
                          static_cast<double>(p.cols) * value_bytes;
     return bytes / model.copy_bytes;
 }
 
-double product_seconds(const OrderModel& model, const OrientationProfile& p, int value_bytes) {
-    const double sectors = static_cast<double>(p.nnz) * (value_bytes == 8 ? p.sectors_fp64 : p.sectors_fp32);
-    // Entries near one of the row before find their sector in the first-level cache, unless rows are so long that it was overwritten.
-    constexpr double kShortRow = 512;
-    const double near = p.similarity * std::min(1.0, kShortRow / std::max(p.average, 1.0));
+double product_seconds(const OrderModel& model, const GatherShape& p, int value_bytes) {
+    // What a block gathers again it finds in its first-level cache.
     const double far_rate = gather_rate(model, static_cast<double>(p.cols) * value_bytes);
-    const double gathers = sectors * (near / model.near_sectors + (1 - near) / far_rate);
+    const double near = std::max(p.run_sectors - p.window_sectors, 0.0);
+    const double gathers = static_cast<double>(p.nnz) * (near / model.near_sectors + p.window_sectors / far_rate);
     return std::max(local_seconds(model, p, value_bytes), gathers);
 }
 
-double order_seconds(const OrderModel& model, OrderKind kind, const MatrixProfile& p) {
+double order_seconds(const OrderModel& model, OrderKind kind, const PairShape& p) {
     const auto entries = static_cast<double>(p.a.nnz);
     const auto rows = static_cast<double>(p.a.rows);
     const auto cols = static_cast<double>(p.a.cols);
@@ -56,7 +55,7 @@ double order_seconds(const OrderModel& model, OrderKind kind, const MatrixProfil
     return seconds + entries * model.seconds_an_entry + model.spectral_rounds * (gathers + passes) + 8 * (rows + cols) * model.seconds_a_coordinate;
 }
 
-bool is_worth_trying(const OrderModel& model, OrderKind kind, const MatrixProfile& p, double now_seconds, double local_seconds, double iterations) {
+bool is_worth_trying(const OrderModel& model, OrderKind kind, const PairShape& p, double now_seconds, double local_seconds, double iterations) {
     if (local_seconds > (1 - kLeastGain) * now_seconds) return false;
     return iterations * (now_seconds - local_seconds) >= kPromise * order_seconds(model, kind, p);
 }

@@ -1,11 +1,10 @@
-// Whether an order of rows and columns pays: what the products cost by the profile, and what an order costs. Pure functions of plain numbers.
+// Whether an order of rows and columns pays: what the products cost by the sectors that they gather, and what an order costs. Pure functions of plain
+// numbers.
 #pragma once
 
 #include <cstdint>
 #include <string>
 #include <vector>
-
-#include "operator/profile.hpp"
 
 namespace lsmr {
 
@@ -45,13 +44,28 @@ struct OrderModel {
     double seconds_a_coordinate = 1e-9;  // of ranks, a row or column and coordinate
 };
 
+// One stored orientation, and how local its gathers are. A sector is 32 bytes, so 4 columns in fp64 and 8 in fp32.
+struct GatherShape {
+    std::int64_t rows = 0;
+    std::int64_t cols = 0;
+    std::int64_t nnz = 0;
+    double run_sectors = 1;     // sampled: distinct sectors an entry, in runs of 32 entries, which a warp gathers at once
+    double window_sectors = 1;  // in windows of kLocalityWindow entries, which a block gathers and its first-level cache holds
+};
+struct PairShape {
+    GatherShape a;
+    GatherShape at;  // of A^T
+};
+inline constexpr int kLocalityWindow = 2048;
+inline constexpr int kLocalityWindows = 1024;  // at most, at evenly spaced places
+
 double gather_rate(const OrderModel& model, double vector_bytes);
-// Seconds of one product with this orientation: the larger of its bytes by the copy bandwidth and its sectors by the rate of gathers.
-double product_seconds(const OrderModel& model, const OrientationProfile& p, int value_bytes);
+// Seconds of one product with this orientation: the larger of its bytes by the copy bandwidth and its sectors by the rates of gathers.
+double product_seconds(const OrderModel& model, const GatherShape& p, int value_bytes);
 // The same without a scattered gather.
-double local_seconds(const OrderModel& model, const OrientationProfile& p, int value_bytes);
+double local_seconds(const OrderModel& model, const GatherShape& p, int value_bytes);
 // Of making a row order, or the spectral one, and permuting A.
-double order_seconds(const OrderModel& model, OrderKind kind, const MatrixProfile& p);
+double order_seconds(const OrderModel& model, OrderKind kind, const PairShape& p);
 
 // Iterations that an order must pay for: the expected ones, or kCautiousIterations where they are not known.
 inline constexpr std::int64_t kCautiousIterations = 1000;
@@ -61,7 +75,7 @@ inline constexpr double kPromise = 3;
 inline constexpr double kLeastGain = 0.05;
 
 // Whether to make an order of this kind, where the products take now_seconds and could take local_seconds.
-bool is_worth_trying(const OrderModel& model, OrderKind kind, const MatrixProfile& p, double now_seconds, double local_seconds, double iterations);
+bool is_worth_trying(const OrderModel& model, OrderKind kind, const PairShape& p, double now_seconds, double local_seconds, double iterations);
 bool is_worth_keeping(double now_seconds, double then_seconds);
 
 }  // namespace lsmr

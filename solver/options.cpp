@@ -93,6 +93,7 @@ OperatorOptions operator_options(const PrepareOptions& options, int exponent) {
     of.deterministic = options.deterministic;
     of.expected_products = options.expected_products;
     of.reorder = options.reorder;
+    of.order = options.order;
     of.expected_iterations = options.expected_iterations > 0 ? options.expected_iterations : (options.expected_products + 1) / 2;
     of.exponent = exponent;
     return of;

@@ -48,6 +48,7 @@ struct PrepareOptions {
     std::int64_t expected_products = 0;
     // The order of rows and columns in the operator; automatic: one that pays. b, x and all else stay in the caller's order.
     OrderKind reorder = OrderKind::automatic;
+    std::shared_ptr<const MatrixOrder> order = nullptr;  // that of another problem with this structure (PreparedInfo::order), over reorder
     // Iterations of all solves together that an order must pay for; 0: half of expected_products, and where that is not known either, 1,000.
     std::int64_t expected_iterations = 0;
     Scaling scale = Scaling::none;

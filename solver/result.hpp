@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <limits>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -65,7 +66,7 @@ struct PreparedInfo {
     std::string device_name;
     Precision precision = Precision::fp64;
     OperatorPlan plan;
-    std::uint64_t order_hash = 0;          // of the order of rows and columns
+    std::shared_ptr<const MatrixOrder> order;  // of rows and columns in the operator; null: as given
     std::vector<std::string> notes;        // fall-backs taken, and why: each a sentence
     double setup_seconds = 0;
     int threads = 1;

@@ -2,6 +2,7 @@
 #include <doctest/doctest.h>
 
 #include "cuda_rig.hpp"
+#include "operator/cuda/order.hpp"
 #include "operator/profile.hpp"
 #include "order_cases.hpp"
 #include "order_suite.hpp"
@@ -102,6 +103,25 @@ TEST_CASE("cuda order: row orders are those of the host, the spectral one repeat
             const MatrixOrder host = make_order(kind, *a, a->transposed());
             CHECK(one->order()->row == host.row);
             CHECK(one->order()->col == host.col);
+        }
+    }
+}
+
+TEST_CASE("cuda order: distinct sectors as the host counts them") {
+    LSMR_NEEDS_GPU();
+    const CudaContext& context = shared_context();
+    std::vector<Matrix> all = test_matrices();
+    all.push_back(random_sparse(90'000, 70'000, 40, 765));  // more windows than are sampled
+    for (const Matrix& a : all) {
+        DeviceBuffer<std::int32_t> columns(context, a->nnz());
+        if (a->nnz() > 0) {
+            LSMR_CHECK(cudaMemcpyAsync(columns.data(), a->columns(), static_cast<std::size_t>(columns.bytes()), cudaMemcpyHostToDevice, context.stream()));
+        }
+        for (const int bytes : {4, 8}) {
+            const GatherShape host = gather_shape(*a, bytes);
+            const GatherShape device = cuda::gather_shape(a->rows(), a->cols(), a->nnz(), columns.data(), bytes, context);
+            CHECK(device.run_sectors == host.run_sectors);
+            CHECK(device.window_sectors == host.window_sectors);
         }
     }
 }

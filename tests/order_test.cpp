@@ -19,18 +19,6 @@ bool same(const CsrMatrix& a, const CsrMatrix& b) {
            std::equal(a.columns(), a.columns() + a.nnz(), b.columns()) && std::equal(a.values(), a.values() + a.nnz(), b.values());
 }
 
-// A profile with these numbers.
-OrientationProfile numbers(std::int64_t rows, std::int64_t cols, std::int64_t nnz, double sectors, double similarity) {
-    OrientationProfile p;
-    p.rows = rows;
-    p.cols = cols;
-    p.nnz = nnz;
-    p.average = static_cast<double>(nnz) / static_cast<double>(rows);
-    p.sectors_fp64 = p.sectors_fp32 = sectors;
-    p.similarity = similarity;
-    return p;
-}
-
 }  // namespace
 
 TEST_CASE("order: a permuted matrix, entry by entry") {
@@ -112,7 +100,7 @@ TEST_CASE("order: the spectral one undoes a shuffle") {
 }
 
 TEST_CASE("order: rows by first column make the adjoint of a collocation matrix local") {
-    const Matrix a = patches(20000, 12, 4, 741);
+    const Matrix a = patches(20000, 24, 4, 741);
     const MatrixOrder order = order_of(OrderKind::first, *a);
     CHECK(profile(*a).at.sectors_fp64 > 0.9);
     CHECK(profile(permuted(*a, order.row, order.col)).at.sectors_fp64 < 0.35);
@@ -183,18 +171,39 @@ TEST_CASE("order: the time of products by their bytes and their sectors") {
     CHECK(gather_rate(model, 48e6) > 75e9);
     CHECK(gather_rate(model, 1e12) == doctest::Approx(47e9));
     // Measured on an H200, fp32, A and A^T each: 0.27 ms shuffled, 0.105 ms in the natural order, 35 M entries.
-    const auto stencil_at = [](double sectors, double similarity) { return numbers(1331000, 1331000, 35'300'000, sectors, similarity); };
-    CHECK(product_seconds(model, stencil_at(1, 0), 4) == doctest::Approx(0.27e-3).epsilon(0.15));
-    CHECK(product_seconds(model, stencil_at(0.25, 0.9), 4) == doctest::Approx(0.08e-3).epsilon(0.25));
-    CHECK(product_seconds(model, stencil_at(0.25, 0.9), 4) == local_seconds(model, stencil_at(0.25, 0.9), 4));
-    // A^T of a collocation matrix, fp64: 0.46 ms as given, near 0.19 with rows sorted. Rows of A^T are too long for what they share to stay near.
-    CHECK(product_seconds(model, numbers(1600, 3820000, 61'000'000, 1, 0.75), 8) == doctest::Approx(0.46e-3).epsilon(0.1));
-    CHECK(product_seconds(model, numbers(1600, 3820000, 61'000'000, 0.25, 0.75), 8) == doctest::Approx(0.19e-3).epsilon(0.15));
+    const auto stencil_at = [](double run, double window) { return GatherShape{1331000, 1331000, 35'300'000, run, window}; };
+    CHECK(product_seconds(model, stencil_at(1, 1), 4) == doctest::Approx(0.27e-3).epsilon(0.15));
+    CHECK(product_seconds(model, stencil_at(0.4, 0.08), 4) == doctest::Approx(0.08e-3).epsilon(0.25));
+    CHECK(product_seconds(model, stencil_at(0.4, 0.08), 4) == local_seconds(model, stencil_at(0.4, 0.08), 4));
+    // A^T of a collocation matrix, fp64: 0.46 ms as given, near 0.19 with rows sorted.
+    CHECK(product_seconds(model, {1600, 3820000, 61'000'000, 1, 1}, 8) == doctest::Approx(0.46e-3).epsilon(0.1));
+    CHECK(product_seconds(model, {1600, 3820000, 61'000'000, 0.27, 0.26}, 8) == doctest::Approx(0.19e-3).epsilon(0.15));
+}
+
+TEST_CASE("order: distinct sectors of runs and windows") {
+    const auto row = [](std::int64_t n, std::int64_t step) {
+        Triplets t{1, n * step, {}, {}, {}};
+        for (std::int64_t k = 0; k < n; ++k) t.add(0, k * step, 1);
+        return gather_shape(*t.matrix(), 4);
+    };
+    CHECK(row(4096, 1).run_sectors == 0.125);
+    CHECK(row(4096, 1).window_sectors == 0.125);
+    CHECK(row(4096, 8).window_sectors == 1);
+    CHECK(row(3, 1).run_sectors == doctest::Approx(1.0 / 3));
+    // The same 32 columns, again and again: near.
+    Triplets again{128, 1024, {}, {}, {}};
+    for (std::int64_t i = 0; i < 128; ++i) {
+        for (std::int64_t k = 0; k < 32; ++k) again.add(i, 32 * k, 1);
+    }
+    CHECK(gather_shape(*again.matrix(), 8).run_sectors == 1);
+    CHECK(gather_shape(*again.matrix(), 8).window_sectors == 32.0 / kLocalityWindow);
+    CHECK(gather_shape(*zero_matrix(3, 4), 8).run_sectors == 1);
+    CHECK(gather_shape(*zero_matrix(3, 4), 8).nnz == 0);
 }
 
 TEST_CASE("order: what is worth its cost") {
     const OrderModel model;
-    const MatrixProfile spline{numbers(3820000, 1600, 61'000'000, 0.3, 0), numbers(1600, 3820000, 61'000'000, 1, 0.75)};
+    const PairShape spline{{3820000, 1600, 61'000'000, 0.4, 0.2}, {1600, 3820000, 61'000'000, 1, 1}};
     const double now = product_seconds(model, spline.a, 8) + product_seconds(model, spline.at, 8);
     const double local = local_seconds(model, spline.a, 8) + local_seconds(model, spline.at, 8);
     CHECK(order_seconds(model, OrderKind::first, spline) < order_seconds(model, OrderKind::spectral, spline));

@@ -7,7 +7,6 @@
 #include <utility>
 
 #include "operator/cuda/order.hpp"
-#include "operator/cuda/profile.hpp"
 #include "operator/cuda/uploader.hpp"
 
 namespace lsmr::cuda {
@@ -90,7 +89,7 @@ class Orders {
             stay(fmt::format("the products are so short that no order pays in {}", expected));
             return nullptr;
         }
-        const MatrixProfile given = profiles(a_, at_);
+        const PairShape given = shapes(a_, at_);
         decision_.given_seconds = pair_seconds(given);
         decision_.local_seconds = local_seconds(model_, given.a, kValueBytes) + local_seconds(model_, given.at, kValueBytes);
         double now = decision_.given_seconds;
@@ -108,7 +107,7 @@ class Orders {
                 bool made = make(kind, true, order);
                 if (made) {
                     then = permuted(order);
-                    then.seconds = pair_seconds(profiles(then.a, then.at));
+                    then.seconds = pair_seconds(shapes(then.a, then.at));
                 }
                 context_.synchronize();
                 decision_.candidates.push_back({kind, made ? then.seconds : 0.0, seconds_since(begin)});
@@ -149,13 +148,9 @@ class Orders {
   private:
     static constexpr int kValueBytes = static_cast<int>(sizeof(T));
 
-    OrientationProfile profile(const DeviceCsr<T>& a) const {
-        OrientationProfile p;
-        a.with_offsets([&](const auto* offsets) { p = profile_on_device(a.rows, a.cols, a.nnz, offsets, a.columns->data(), a.values->data(), context_); });
-        return p;
-    }
-    MatrixProfile profiles(const DeviceCsr<T>& a, const DeviceCsr<T>& at) const { return {profile(a), profile(at)}; }
-    double pair_seconds(const MatrixProfile& p) const { return product_seconds(model_, p.a, kValueBytes) + product_seconds(model_, p.at, kValueBytes); }
+    GatherShape shape(const DeviceCsr<T>& a) const { return gather_shape(a.rows, a.cols, a.nnz, a.columns->data(), kValueBytes, context_); }
+    PairShape shapes(const DeviceCsr<T>& a, const DeviceCsr<T>& at) const { return {shape(a), shape(at)}; }
+    double pair_seconds(const PairShape& p) const { return product_seconds(model_, p.a, kValueBytes) + product_seconds(model_, p.at, kValueBytes); }
 
     bool has_symmetric_structure() const {
         bool symmetric = false;

@@ -1,4 +1,4 @@
-// The order of rows and columns of a matrix on the device: chosen by the profile, made, and verified by the profile of the permuted matrix.
+// The order of rows and columns of a matrix on the device: chosen by what its products gather, made, and verified on the permuted matrix.
 #pragma once
 
 #include <functional>

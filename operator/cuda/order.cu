@@ -222,6 +222,39 @@ __global__ void last_kernel(std::int64_t lines, const float* points, std::uint64
     }
 }
 
+// --- locality ---
+
+// One window a block: distinct sectors of each run of 32 entries by warp votes, those of the window by a table.
+constexpr unsigned kSlots = 2 * kLocalityWindow;
+constexpr unsigned kFree = ~0U;
+__global__ void locality_kernel(std::int64_t nnz, const std::int32_t* columns, int columns_per_sector, lsmr::detail::LocalityCounts* counts) {
+    static_assert((kSlots & (kSlots - 1)) == 0 && kLocalityWindow % kThreads == 0);
+    __shared__ unsigned table[kSlots];
+    __shared__ unsigned found[2];  // in runs, in the window
+    for (unsigned slot = threadIdx.x; slot < kSlots; slot += kThreads) table[slot] = kFree;
+    if (threadIdx.x < 2) found[threadIdx.x] = 0;
+    __syncthreads();
+    const std::int64_t begin =
+        static_cast<std::int64_t>(blockIdx.x) * lsmr::detail::locality_windows(nnz) / static_cast<std::int64_t>(gridDim.x) * kLocalityWindow;
+    const auto count = static_cast<int>(nnz - begin < kLocalityWindow ? nnz - begin : kLocalityWindow);
+    for (int k = static_cast<int>(threadIdx.x); k < kLocalityWindow; k += kThreads) {
+        const unsigned sector = k < count ? static_cast<unsigned>(columns[begin + k] / columns_per_sector) : kFree;
+        const unsigned same = __match_any_sync(0xffffffffU, sector);
+        if (sector == kFree || static_cast<int>(threadIdx.x % 32) != __ffs(static_cast<int>(same)) - 1) continue;
+        atomicAdd(&found[0], 1U);
+        for (unsigned slot = sector * 2654435761U % kSlots;; slot = (slot + 1) % kSlots) {
+            const unsigned before = atomicCAS(&table[slot], kFree, sector);
+            if (before == kFree) atomicAdd(&found[1], 1U);
+            if (before == kFree || before == sector) break;
+        }
+    }
+    __syncthreads();
+    if (threadIdx.x != 0) return;
+    atomicAdd(&counts->entries, static_cast<unsigned long long>(count));
+    atomicAdd(&counts->run_sectors, static_cast<unsigned long long>(found[0]));
+    atomicAdd(&counts->window_sectors, static_cast<unsigned long long>(found[1]));
+}
+
 // --- permutation ---
 
 template <class Offset>
@@ -360,6 +393,20 @@ bool make_order(OrderKind kind, const DevicePattern<Offset>& a, bool may_give_up
     Sorter<std::uint64_t>(a.rows, context)(a.rows, keys.data(), order.row.data());
     if (symmetric) copy(order.col, order.row);
     return true;
+}
+
+GatherShape gather_shape(std::int64_t rows, std::int64_t cols, std::int64_t nnz, const std::int32_t* columns, int value_bytes, const CudaContext& context) {
+    lsmr::detail::LocalityCounts host;
+    if (nnz > 0) {
+        DeviceBuffer<lsmr::detail::LocalityCounts> counts(context, 1);
+        LSMR_CHECK(cudaMemsetAsync(counts.data(), 0, sizeof(host), context.stream()));
+        const auto samples = static_cast<unsigned>(lsmr::detail::locality_samples(nnz));
+        locality_kernel<<<samples, kThreads, 0, context.stream()>>>(nnz, columns, 32 / value_bytes, counts.data());
+        LSMR_CHECK(cudaGetLastError());
+        LSMR_CHECK(cudaMemcpyAsync(&host, counts.data(), sizeof(host), cudaMemcpyDeviceToHost, context.stream()));
+        context.synchronize();
+    }
+    return lsmr::detail::make_shape(rows, cols, nnz, host);
 }
 
 DeviceBuffer<std::int32_t> inverse_order(const DeviceBuffer<std::int32_t>& order, const CudaContext& context) {

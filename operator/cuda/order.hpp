@@ -36,6 +36,9 @@ bool make_order(OrderKind kind, const DevicePattern<Offset>& a, bool may_give_up
 template <class Offset>
 bool is_symmetric(const DevicePattern<Offset>& a, const CudaContext& context);
 
+// As gather_shape() on the host: the same numbers. columns: device memory. Waits for the stream.
+GatherShape gather_shape(std::int64_t rows, std::int64_t cols, std::int64_t nnz, const std::int32_t* columns, int value_bytes, const CudaContext& context);
+
 // old -> new.
 DeviceBuffer<std::int32_t> inverse_order(const DeviceBuffer<std::int32_t>& order, const CudaContext& context);
 

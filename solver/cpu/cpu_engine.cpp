@@ -85,7 +85,7 @@ class CpuEngine final : public Engine {
         info_.device = DeviceKind::cpu;
         info_.device_name = "CPU";
         info_.plan = operator_->plan();
-        info_.order_hash = order.hash();
+        info_.order = operator_->order();
         info_.threads = omp_get_max_threads();
         info_.setup_seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
     }

@@ -43,7 +43,7 @@ class CudaEngine final : public Engine {
         info_.device = DeviceKind::cuda;
         info_.device_name = context_.device_name();
         info_.plan = operator_->plan();
-        info_.order_hash = order.hash();
+        info_.order = operator_->order();
         info_.threads = omp_get_max_threads();
         if (context_.pool().backend() == MemoryPool::Backend::plain) {
             info_.notes.push_back("this device has no memory pools: cudaMalloc is used");
