@@ -271,11 +271,16 @@ int solve(CommandLine& line, Console& console) {
 
     if (line.prepare.threads == 0) line.prepare.threads = omp_get_max_threads();
     line.prepare.preconditioner_damp = line.solve.damp;
+    // Most solves end long before their limit.
+    line.prepare.expected_iterations = problem.columns * std::min(line.solve.max_iterations, kCautiousIterations);
     line.prepare.weights = problem.weights;
     line.prepare.column_damp = problem.column_damp;
     line.prepare.regulariser = problem.regulariser;
     if (!line.plan.empty()) read_plan(read_text(line.plan), line.plan, a, line.prepare);
-    if (resume) adopt_kernels(*resume, line.prepare);
+    if (resume) {
+        adopt_kernels(*resume, line.prepare);
+        adopt_order(*resume, line.prepare);
+    }
     std::optional<PreparedProblem> prepared = prepare(line, problem);
     const PreparedInfo info = prepared->info();
     if (!line.save_plan.empty()) write_text(line.save_plan, plan_text(a, line.prepare.precision, info));

@@ -123,6 +123,7 @@ Json options_json(const CommandLine& line) {
         {"spmv", name(prepare.spmv)},
         {"executor", name(prepare.executor)},
         {"storage", name(prepare.storage)},
+        {"reorder", name(prepare.reorder)},
         {"gpu_memory_limit_bytes",
          prepare.gpu_memory_limit_bytes > 0 ? Json(prepare.gpu_memory_limit_bytes) : Json(nullptr)},
         {"allow_fallback", prepare.allow_fallback},
@@ -157,6 +158,25 @@ Json decision_json(const ProductDecision& decision) {
                               {"seconds", candidate.seconds > 0 ? Json(candidate.seconds) : Json(nullptr)}});
     }
     return {{"kernel", text(*decision.choice)}, {"reason", decision.reason}, {"key", text_or_null(decision.key)}, {"candidates", std::move(candidates)}};
+}
+
+Json order_json(const OrderDecision& order) {
+    const auto predicted = [](double seconds) { return seconds > 0 ? Json(seconds) : Json(nullptr); };
+    Json candidates = Json::array();
+    for (const OrderDecision::Candidate& candidate : order.candidates) {
+        candidates.push_back({{"order", name(candidate.kind)},
+                              {"predicted_seconds", predicted(candidate.predicted_seconds)},
+                              {"seconds", candidate.seconds}});
+    }
+    return {{"kind", name(order.kind)},
+            {"reason", order.reason},
+            {"seconds", order.setup_seconds},
+            {"break_even_iterations", predicted(order.break_even)},
+            {"predicted_seconds",
+             {{"given", predicted(order.given_seconds)},
+              {"local", predicted(order.local_seconds)},
+              {"taken", predicted(order.predicted_seconds)}}},
+            {"candidates", std::move(candidates)}};
 }
 
 Json comparison_json(const Comparison& comparison) {
@@ -210,6 +230,7 @@ std::string solve_json(const CommandLine& line, const Problem& problem, const Pr
                         {"decision_at", decision_json(prepared.plan.adjoint_decision)},
                         {"executor", prepared.executor == ExecutorKind::automatic ? Json(nullptr) : Json(name(prepared.executor))},
                         {"executor_words", text_or_null(prepared.executor_words)},
+                        {"order", order_json(prepared.plan.order)},
                         {"deterministic", prepared.plan.deterministic},
                         {"bytes", prepared.plan.bytes},
                         {"notes", prepared.plan.notes}};

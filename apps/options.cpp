@@ -323,6 +323,15 @@ std::vector<FlagGroup> make_flag_groups() {
                                                                         {"none", NarrowKind::none},
                                                                         {"fp32-values", NarrowKind::fp32_values}});
               }},
+             {"reorder", "", "O", fmt::format("rows, columns: none, length, first, median, spectral, auto [{}]", name(PrepareOptions{}.reorder)),
+              [](CommandLine& line, const std::string& value) {
+                  line.prepare.reorder = parse_choice<OrderKind>(value, {{"auto", OrderKind::automatic},
+                                                                         {"none", OrderKind::none},
+                                                                         {"length", OrderKind::length},
+                                                                         {"first", OrderKind::first},
+                                                                         {"median", OrderKind::median},
+                                                                         {"spectral", OrderKind::spectral}});
+              }},
              {"plan", "", "FILE", "the kernels and the storage of a saved plan",
               [](CommandLine& line, const std::string& value) { line.plan = parse_path(value); }},
              {"save-plan", "", "FILE", "write the kernels and the storage that were chosen",

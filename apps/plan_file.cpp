@@ -11,6 +11,14 @@ namespace {
 
 constexpr const char* kSchema = "lsmr_plan/1";
 
+// Kinds that a solve can have run in.
+std::optional<OrderKind> order_named(std::string_view word) {
+    for (const OrderKind kind : {OrderKind::none, OrderKind::length, OrderKind::first, OrderKind::median, OrderKind::spectral}) {
+        if (word == name(kind)) return kind;
+    }
+    return std::nullopt;
+}
+
 }  // namespace
 
 std::string plan_text(const CsrMatrix& a, Precision precision, const PreparedInfo& prepared) {
@@ -24,6 +32,7 @@ std::string plan_text(const CsrMatrix& a, Precision precision, const PreparedInf
                                 {"device", prepared.device_name},
                                 {"storage", name(plan.storage)},
                                 {"executor", name(prepared.executor)},
+                                {"order", name(plan.order.kind)},
                                 {"kernel_a", text(*plan.forward_decision.choice)},
                                 {"reason_a", plan.forward_decision.reason}};
     if (plan.storage == StorageKind::dual && plan.adjoint_decision.choice) {
@@ -57,6 +66,10 @@ void read_plan(std::string_view text, const std::string& name_of_plan, const Csr
     }
     const std::string storage = word("storage");
     if (storage != "dual" && storage != "single") refuse(fmt::format("storage \"{}\": expected dual or single", storage));
+    const std::string order = json.contains("order") ? word("order") : name(OrderKind::none);  // plans of old have none
+    const std::optional<OrderKind> kind = order_named(order);
+    if (!kind) refuse(fmt::format("order \"{}\": expected none, length, first, median or spectral", order));
+    if (options.reorder == OrderKind::automatic) options.reorder = *kind;
     const auto kernel = [&](const char* member) {
         try {
             return parse_spmv_choice(word(member));
@@ -69,6 +82,14 @@ void read_plan(std::string_view text, const std::string& name_of_plan, const Csr
     options.forward_kernel = kernel("kernel_a");
     options.adjoint_kernel.reset();
     if (storage == "dual") options.adjoint_kernel = kernel("kernel_at");
+}
+
+void adopt_order(const Checkpoint& checkpoint, PrepareOptions& options) {
+    if (options.reorder != OrderKind::automatic) return;
+    for (const auto& [name_of_setting, value] : checkpoint.identity.settings) {
+        if (name_of_setting != "the order of rows and columns") continue;
+        if (const auto kind = order_named(std::string_view(value).substr(0, value.find(' ')))) options.reorder = *kind;
+    }
 }
 
 void adopt_kernels(const Checkpoint& checkpoint, PrepareOptions& options) {

@@ -166,6 +166,17 @@ void print_setup(Console& console, const CommandLine& line, const PreparedProble
                                        candidate.seconds > 0 ? fmt::format("{:.1f} us", 1e6 * candidate.seconds) : "not timed", candidate.reason));
         }
     }
+    const OrderDecision& order = info.plan.order;
+    console.detail(fmt::format("order   {}: {}", name(order.kind), order.reason));
+    for (const OrderDecision::Candidate& candidate : order.candidates) {
+        console.detail(fmt::format("          {:<40} {:>10}  made in {:.1f} ms", name(candidate.kind),
+                                   candidate.predicted_seconds > 0 ? fmt::format("{:.0f} us", 1e6 * candidate.predicted_seconds) : "given up",
+                                   1e3 * candidate.seconds));
+    }
+    if (order.setup_seconds > 0) {
+        console.detail(fmt::format("          took {:.1f} ms of the setup{}", 1e3 * order.setup_seconds,
+                                   order.break_even > 0 ? fmt::format(", repaid by {:.0f} iterations", order.break_even) : ""));
+    }
     for (const std::string& note : info.plan.notes) console.detail("        " + note);
     if (!info.executor_words.empty()) console.detail("runs as " + info.executor_words);
     console.detail(fmt::format("setup   {:.3f} s", info.setup_seconds));

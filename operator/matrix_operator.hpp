@@ -7,6 +7,7 @@
 #include "operator/csr_matrix.hpp"
 #include "operator/linear_operator.hpp"
 #include "operator/operator_options.hpp"
+#include "operator/order.hpp"
 
 namespace lsmr {
 
@@ -15,6 +16,8 @@ class MatrixOperator : public LinearOperator<T> {
   public:
     bool capturable() const override { return true; }
     virtual const OperatorPlan& plan() const = 0;
+    // The order in which its vectors are, where OperatorOptions left that open: it is P_r A P_c^T. Null: as given. Kept by update().
+    virtual const std::shared_ptr<const MatrixOrder>& order() const = 0;
     // Puts another matrix of the same rows and columns in the place of A, whose values or structure have changed, and raises version(). Kernels
     // are kept where the dispatch would see no difference, and chosen anew where it does. No product may be under way; workspaces made before
     // adapt at their next product, which therefore must not be one that is being captured. Throws InputError for another shape, and then nothing has

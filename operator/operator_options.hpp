@@ -2,13 +2,17 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
+#include "operator/order_choice.hpp"
 #include "operator/spmv_choice.hpp"
 
 namespace lsmr {
+
+struct MatrixOrder;
 
 // Which kernel computes the products.
 enum class SpmvKind {
@@ -36,6 +40,10 @@ struct OperatorOptions {
     // The same choice at every run, by rule, not by timing; and only kernels whose bits do not vary.
     bool deterministic = false;
     std::int64_t expected_products = 0;  // 0: many
+    // The order of rows and columns, which a solver may leave to the operator: its vectors are then those of MatrixOperator::order().
+    OrderKind reorder = OrderKind::none;
+    std::shared_ptr<const MatrixOrder> order = nullptr;  // one that is given, over reorder
+    std::int64_t expected_iterations = 0;                // a pair of products each, that an order must pay for; 0: not known
     // The operator stands for 2^exponent A, exactly, and its values are rounded to its type after that scaling.
     int exponent = 0;
 };
@@ -68,6 +76,7 @@ struct OperatorPlan {
     std::string adjoint;          // kernel of A^T y
     ProductDecision forward_decision;
     ProductDecision adjoint_decision;
+    OrderDecision order;
     bool deterministic = true;    // the same plan gives the same bits at every run
     std::int64_t bytes = 0;       // the stored matrix
     SetupSeconds setup;

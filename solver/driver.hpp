@@ -221,7 +221,7 @@ class Drive {
             const int b_exponent = binary_exponent(b_max);
             T* u = backend_.row_vector(0);
             T* g = backend_.col_vector(0);
-            backend_.upload(u, problem_.b.data(), m_, -b_exponent);
+            backend_.upload_row(u, problem_.b.data(), m_, -b_exponent);
             backend_.adjoint_product(1.0, u, 0.0, g);
             a_max = backend_.max_abs_now(n_, g);
             a_max_exponent = operator_exponent;
@@ -264,7 +264,7 @@ class Drive {
         b_norm_ = std::ldexp(host_norm(problem_.b.data(), problem_.data_rows, -b_exponent), b_exponent + f_);
         if (scales_columns()) {
             T* d = backend_.col_vector(kScale);
-            backend_.upload(d, problem_.column_scale.data(), n_, 0);
+            backend_.upload_col(d, problem_.column_scale.data(), n_, 0);
             scale_ = d;
         }
         if (problem_.use_x0) {
@@ -292,16 +292,16 @@ class Drive {
     void load_residual(T* into, bool x_is_zero) {
         if (problem_.host_audit != nullptr && !x_is_zero) {
             host_residual();
-            backend_.upload(into, host_r_.data(), m_, 0);
+            backend_.upload_row(into, host_r_.data(), m_, 0);
             return;
         }
-        backend_.upload(into, problem_.b.data(), m_, f_);
+        backend_.upload_row(into, problem_.b.data(), m_, f_);
         if (!x_is_zero) backend_.product(-sigma_, x_, 1.0, into);
     }
     void host_residual() {
         host_x_.resize(static_cast<std::size_t>(n_));
         host_r_.resize(static_cast<std::size_t>(m_));
-        backend_.download(host_x_.data(), x_, n_, 0);
+        backend_.download_col(host_x_.data(), x_, n_, 0);
         const PowerOfTwo scale(f_);
         for (std::int64_t i = 0; i < m_; ++i) host_r_[static_cast<std::size_t>(i)] = scale(problem_.b[static_cast<std::size_t>(i)]);
         problem_.host_audit->subtract_product(host_sigma(), host_x_.data(), host_r_.data());
@@ -640,13 +640,13 @@ class Drive {
     }
     // z <- 2^(f - e) D^-1 x
     void upload_x(T* z, std::span<const double> x) {
-        if (!scales_columns()) return backend_.upload(z, x.data(), n_, f_ - e_);
+        if (!scales_columns()) return backend_.upload_col(z, x.data(), n_, f_ - e_);
         host_x_.assign(x.begin(), x.end());
         for (std::size_t j = 0; j < host_x_.size(); ++j) host_x_[j] /= problem_.column_scale[j];
-        backend_.upload(z, host_x_.data(), n_, f_ - e_);
+        backend_.upload_col(z, host_x_.data(), n_, f_ - e_);
     }
     void download_x(std::span<double> x) {
-        backend_.download(x.data(), x_, n_, e_ - f_);
+        backend_.download_col(x.data(), x_, n_, e_ - f_);
         if (!scales_columns()) return;
         for (std::size_t j = 0; j < x.size(); ++j) x[j] *= problem_.column_scale[j];
     }

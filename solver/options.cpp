@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "memory/error.hpp"
+#include "operator/order.hpp"
 #include "solver/stopping.hpp"
 
 namespace lsmr {
@@ -99,13 +100,17 @@ OperatorOptions operator_options(const PrepareOptions& options, int exponent) {
     of.narrow = options.narrow;
     of.deterministic = options.deterministic;
     of.expected_products = options.expected_products;
+    of.reorder = options.reorder;
+    of.order = options.order;
+    of.expected_iterations = options.expected_iterations > 0 ? options.expected_iterations : (options.expected_products + 1) / 2;
     of.exponent = exponent;
     return of;
 }
 
-OperatorOptions small_operator_options(const PrepareOptions& options, int exponent) {
+OperatorOptions small_operator_options(const PrepareOptions& options, int exponent, const std::vector<std::int32_t>& row, const std::vector<std::int32_t>& col) {
     OperatorOptions of;
     of.deterministic = true;
+    if (!row.empty() || !col.empty()) of.order = std::make_shared<const MatrixOrder>(MatrixOrder{options.reorder, row, col});
     of.expected_products = options.expected_products;
     of.exponent = exponent;
     return of;

@@ -7,6 +7,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "operator/csr_matrix.hpp"
 #include "operator/operator_options.hpp"
@@ -49,6 +50,11 @@ struct PrepareOptions {
     int threads = 0;                         // 0: what OpenMP says
     // Products that the storage must pay for; 0: not known, many are assumed.
     std::int64_t expected_products = 0;
+    // The order of rows and columns in the operator; automatic: one that pays. b, x and all else stay in the caller's order.
+    OrderKind reorder = OrderKind::automatic;
+    std::shared_ptr<const MatrixOrder> order = nullptr;  // that of another problem with this structure (PreparedInfo::order), over reorder
+    // Iterations of all solves together that an order must pay for; 0: half of expected_products, and where that is not known either, 1,000.
+    std::int64_t expected_iterations = 0;
     Scaling scale = Scaling::none;
     Preconditioner preconditioner = Preconditioner::none;
     std::int64_t block_size = 0;       // columns of a block, 1 to 32; 0: neighbours that have entries in the same rows
@@ -65,7 +71,8 @@ struct PrepareOptions {
 // What the options say about the operator of A, whose values are scaled by 2^exponent.
 OperatorOptions operator_options(const PrepareOptions& options, int exponent);
 // The same for an operator beside it, as of regularising rows: small, so its kernels are taken by rule and its bits do not depend on timing.
-OperatorOptions small_operator_options(const PrepareOptions& options, int exponent);
+// row, col: the order of its lines.
+OperatorOptions small_operator_options(const PrepareOptions& options, int exponent, const std::vector<std::int32_t>& row, const std::vector<std::int32_t>& col);
 
 // One solve.
 struct SolveOptions {

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <limits>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -67,6 +68,7 @@ struct PreparedInfo {
     OperatorPlan plan;
     ExecutorKind executor = ExecutorKind::automatic;  // on a GPU, of lsmr and lsqr: the one that was chosen
     std::string executor_words;                       // the same for people, and why; empty on the CPU
+    std::shared_ptr<const MatrixOrder> order;  // of rows and columns in the operator; null: as given
     std::vector<std::string> notes;        // fall-backs taken, and why: each a sentence
     double setup_seconds = 0;
     int threads = 1;

@@ -273,7 +273,11 @@ class RobustFit {
         options.ar_bound = ar_bound;
         options.ar_relative = ar_relative;
         options.time_limit_seconds = std::max(0.0, options_.time_limit_seconds - seconds());
-        return PreparedProblem(a_, prepare).solve(b_, x, options, true, observer_);
+        PreparedProblem problem(a_, prepare);
+        // Weights leave the structure as it is, and so the order.
+        prepare_.order = problem.info().order;
+        prepare_.reorder = OrderKind::none;
+        return problem.solve(b_, x, options, true, observer_);
     }
 
     static void take(RobustResult& out, const SolveResult& solved) {

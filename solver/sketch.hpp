@@ -29,9 +29,9 @@ class Sketch {
     int exponent() const;       // R is that of 2^-exponent [a; below; damp D]
     std::uint64_t fingerprint() const;  // of R
 
-    // R^-1, in host memory; the sketch must outlive it.
+    // P R^-1, in host memory, P the order of the columns of A (operator/order.hpp); the sketch must outlive it.
     template <class T>
-    std::unique_ptr<LinearOperator<T>> inverse() const;
+    std::unique_ptr<LinearOperator<T>> inverse(const std::vector<std::int32_t>& order = {}) const;
     // The d of least ||S (r - 2^-exponent [a; below; damp D] d)||.
     std::vector<double> solve(std::span<const double> r) const;
 

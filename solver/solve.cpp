@@ -10,6 +10,7 @@
 
 #include "memory/cuda_context.hpp"
 #include "memory/error.hpp"
+#include "operator/order.hpp"
 #include "solver/engine.hpp"
 #include "solver/method_choice.hpp"
 #include "solver/power_of_two.hpp"
@@ -211,6 +212,7 @@ SolveIdentity PreparedProblem::identity(std::span<const double> b, std::span<con
         {"the product with A", info_.plan.forward},
         {"the product with A^T", info_.plan.adjoint},
         {"the executor", name(info_.executor)},
+        {"the order of rows and columns", fmt::format("{} {:016x}", name(info_.plan.order.kind), info_.order ? info_.order->hash() : 0)},
         {"damp", number(options.damp)},
         {"the centre of the damping", name(options.damp_center)},
         {"atol", number(options.atol)},

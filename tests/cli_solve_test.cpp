@@ -341,6 +341,38 @@ TEST_CASE("cli: a format is forced by name, on the CPU too, and gives the same s
     CHECK(run({a, b, "--device", "cpu", "--format", "hyb", "--save-plan", plan}).code == 0);
     CHECK(run({a, b, "--device", "cpu", "--plan", plan, "-v"}).says("hyb (OpenMP"));
 }
+TEST_CASE("cli: an order of rows and columns changes no answer, and a state keeps it") {
+    const Folder folder;
+    const std::string a = std::string(LSMR_SAMPLES_PATH) + "/tomography.mtx";
+    const std::vector<std::string> solve{a, "--device", "cpu", "--atol", "1e-10", "--btol", "1e-10", "--conlim", "0"};
+    const auto x = [&](const std::vector<std::string>& flags) {
+        const Run r = run(with(with(solve, flags), {"-q", "-o", "-"}));
+        REQUIRE(r.code == 0);
+        return parse_array(r.out).values;
+    };
+    const auto plain = x({"--reorder", "none"});
+    CHECK(x({}) == plain);
+    for (const char* order : {"length", "first", "median", "spectral"}) {
+        const auto other = x({"--reorder", order});
+        CHECK(other != plain);
+        for (std::size_t j = 0; j < plain.size(); ++j) CHECK(other[j] == doctest::Approx(plain[j]).epsilon(1e-6));
+    }
+    const Run said = run(with(solve, {"--reorder", "spectral", "-v", "--json", folder / "r.json"}));
+    CHECK(said.says("order   spectral: asked for"));
+    CHECK(said.says("ms of the setup"));
+    const json report = json::parse(read_file(folder / "r.json"));
+    CHECK(report["options"]["reorder"] == "spectral");
+    CHECK(report["operator"]["order"]["kind"] == "spectral");
+    CHECK(report["operator"]["order"]["seconds"].get<double>() > 0);
+    CHECK(run(with(solve, {"-v"})).says("order   none: on the CPU"));
+
+    const std::string state = folder / "s";
+    CHECK(run(with(solve, {"--reorder", "spectral", "--max-iter", "5", "--save-state", state, "-q"})).code == 2);
+    CHECK(x({"--resume", state}) == x({"--reorder", "spectral"}));
+    const Run refused = run(with(solve, {"--resume", state, "--reorder", "first"}));
+    CHECK(refused.code == 65);
+    CHECK(refused.says("the order of rows and columns was spectral"));
+}
 
 TEST_CASE("cli: a plan of another matrix, precision or kernel is refused") {
     const Folder folder;
@@ -366,6 +398,7 @@ TEST_CASE("cli: a plan of another matrix, precision or kernel is refused") {
     refuses(with("precision", "fp32"), "the plan is for fp32");
     refuses(with("storage", "triple"), "expected dual or single");
     refuses(with("executor", "fast"), "expected graph or persistent");
+    refuses(with("order", "sorted"), "order \"sorted\": expected none, length, first, median or spectral");
     refuses(with("kernel_a", "stream"), "no such product kernel: 'stream'");
     refuses(with("kernel_at", nullptr), "has no text \"kernel_at\"");
     // A good one gets as far as the kernel, which needs a GPU.

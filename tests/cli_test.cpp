@@ -49,6 +49,7 @@ TEST_CASE("cli: wrong command lines are refused with words that help") {
         {{"A", "--resume", "-"}, "a state is a file"},
         {{"A", "--check", "--save-state", "s"}, "nothing to write"},
         {{"A", "--scale", "all"}, "must be one of none, cols, rows, both"},
+        {{"A", "--reorder", "rcm"}, "must be one of auto, none, length, first, median, spectral"},
         {{"A", "--scale", "cols", "--trust-radius", "1"}, "does not grow steadily"},
         {{"A", "--regularise-weight", "2"}, "needs --regularise"},
         {{"A", "--method", "cg", "--weights", "w"}, "as it is"},

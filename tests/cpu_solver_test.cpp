@@ -7,6 +7,7 @@
 
 #include "checkpoint_suite.hpp"
 #include "operator/function_operator.hpp"
+#include "order_suite.hpp"
 #include "preconditioner_suite.hpp"
 #include "solver/cpu/cpu_backend.hpp"
 #include "solver_suite.hpp"
@@ -230,6 +231,34 @@ TEST_CASE("transform: which solution of least norm is said") {
 }
 TEST_CASE("transform: refusals") {
     suite_transform_refusals(on_cpu());
+}
+
+// --- orders ---
+
+TEST_CASE("order: solves against dense answers") {
+    suite_orders(on_cpu());
+}
+// R of the sketch is in the caller's order, whatever that of A is.
+TEST_CASE("order: solves under a sketch") {
+    const Matrix a = shuffled(patches(400, 8, 3, 1221), 1222);
+    const Vector b = random_vector(a->rows(), 1223);
+    PrepareOptions sketch = on_cpu();
+    sketch.preconditioner = Preconditioner::sketch;
+    const SolveOptions options = with_method(Method::lsmr, 1e-12);
+    const Answer plain = solve(in_order(sketch, OrderKind::none), a, b, options);
+    const double sigma_min = dense_solution(*a, b).sigma_min;
+    for (const OrderKind kind : kOrders) {
+        const Answer answer = solve(in_order(sketch, kind), a, b, options);
+        CHECK(answer.result.converged());
+        CHECK(answer.result.iterations <= plain.result.iterations + 1);
+        CHECK(distance(answer.x, plain.x) <= error_bound(truth(*a, b, answer.x), sigma_min) + error_bound(truth(*a, b, plain.x), sigma_min));
+    }
+}
+TEST_CASE("order: solves beside those without an order") {
+    suite_orders_beside_none(on_cpu());
+}
+TEST_CASE("order: states go on in their own order") {
+    suite_order_of_checkpoints(on_cpu());
 }
 
 // --- checkpoints ---

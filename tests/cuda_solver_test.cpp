@@ -225,7 +225,7 @@ TEST_CASE("cuda solver: iterations allocate nothing and do not wait") {
         double* x = backend.col_vector(5);
         const auto w = Lsmr<double>::vectors(backend, x);
         backend.zero(x, 1500);
-        backend.upload(w.u, random_vector(5000, 332).data(), 5000, 0);
+        backend.upload_row(w.u, random_vector(5000, 332).data(), 5000, 0);
         LsmrRecurrence<double> state{};
         StopRules rules;
         rules.b_norm = 1;

@@ -19,6 +19,7 @@ class CpuMatrixOperator final : public MatrixOperator<T> {
   public:
     CpuMatrixOperator(std::shared_ptr<const CsrMatrix> a, const OperatorOptions& options, const cpu::Kernels<T>& kernels)
         : options_(options), kernels_(kernels) {
+        choose_order(a);
         build(std::move(a));
     }
 
@@ -27,11 +28,36 @@ class CpuMatrixOperator final : public MatrixOperator<T> {
             throw InputError(fmt::format("update: the new matrix is {} x {}, the operator {} x {}", a->rows(), a->cols(), rows(), cols()));
         }
         ++version_;
+        const OrderDecision order = std::move(plan_.order);
+        choose_order(a);
         build(std::move(a));
+        plan_.order = order_decision_ = order;
     }
     std::int64_t version() const override { return version_; }
+    const std::shared_ptr<const MatrixOrder>& order() const override { return options_.order; }
 
   private:
+    // Puts a copy in the order that was chosen in the place of a. It stays from now on: those who use this operator have their vectors in it.
+    void choose_order(std::shared_ptr<const CsrMatrix>& a) {
+        const auto start = std::chrono::steady_clock::now();
+        OrderDecision decision;
+        decision.kind = options_.order ? options_.order->kind : options_.reorder;
+        decision.reason = options_.order ? "given" : "asked for";
+        if (decision.kind == OrderKind::automatic) {
+            decision.kind = OrderKind::none;
+            decision.reason = "on the CPU orders are made where they are asked for";
+        }
+        if (!options_.order && decision.kind != OrderKind::none) {
+            options_.order = std::make_shared<const MatrixOrder>(make_order(decision.kind, *a, a->transposed()));
+        }
+        options_.reorder = OrderKind::none;
+        if (options_.order) {
+            a = std::make_shared<const CsrMatrix>(permuted(*a, options_.order->row, options_.order->col));
+            decision.setup_seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+        }
+        order_decision_ = std::move(decision);
+    }
+
     void build(std::shared_ptr<const CsrMatrix> a) {
         const OperatorOptions& options = options_;
         cpu::Kernels<T> kernels = kernels_;
@@ -46,6 +72,7 @@ class CpuMatrixOperator final : public MatrixOperator<T> {
         adjoint_format_.reset();
         transposed_.reset();
         plan_ = {};
+        plan_.order = order_decision_;
         if (options.spmv == SpmvKind::cusparse) throw InputError("cuSPARSE products need a GPU: this operator is on the CPU");
         plan_.storage = options.storage;
         if (options.storage == StorageKind::automatic) {
@@ -132,6 +159,7 @@ class CpuMatrixOperator final : public MatrixOperator<T> {
     std::unique_ptr<cpu::RowFormat<T>> forward_format_;  // in place of forward_, where one is forced
     std::unique_ptr<cpu::RowFormat<T>> adjoint_format_;
     std::optional<CsrMatrix> transposed_;  // while adjoint_ reads it
+    OrderDecision order_decision_;
     OperatorPlan plan_;
 };
 

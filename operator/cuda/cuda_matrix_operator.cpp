@@ -8,6 +8,7 @@
 
 #include "memory/device_buffer.hpp"
 #include "memory/host_buffer.hpp"
+#include "operator/cuda/choose_order.hpp"
 #include "operator/cuda/choose_product.hpp"
 #include "operator/cuda/csr_product.hpp"
 #include "operator/cuda/cuda_operators.hpp"
@@ -44,9 +45,18 @@ DeviceCsr<T> upload(const CsrMatrix& a, const CudaContext& context, int exponent
     return device;
 }
 
-// CSR of the transpose. Below 2^31 entries cusparseCsr2cscEx2: CSC(A) is CSR(A^T). Beyond, our own.
 template <class T>
-DeviceCsr<T> transposed(const DeviceCsr<T>& a, std::int64_t longest_row, const CsrMatrix& host, const CudaContext& context) {
+class DownloadedOffsets;
+
+std::int64_t longest_row(std::int64_t rows, const std::int64_t* offsets) {
+    std::int64_t longest = 0;
+    for (std::int64_t i = 0; i < rows; ++i) longest = std::max(longest, offsets[i + 1] - offsets[i]);
+    return longest;
+}
+
+// CSR of the transpose, its columns ascending whether those of A do or not. Below 2^31 entries cusparseCsr2cscEx2: CSC(A) is CSR(A^T). Beyond, our own.
+template <class T>
+DeviceCsr<T> transposed(const DeviceCsr<T>& a, const CudaContext& context) {
     DeviceCsr<T> t(context, a.cols, a.rows, a.nnz);
     if (a.nnz == 0) {
         t.with_offsets([&](auto* offsets) {
@@ -66,8 +76,10 @@ DeviceCsr<T> transposed(const DeviceCsr<T>& a, std::int64_t longest_row, const C
                                       CUSPARSE_INDEX_BASE_ZERO, CUSPARSE_CSR2CSC_ALG_DEFAULT, buffer.data()));
     } else {
         constexpr std::int64_t kChunk = std::int64_t{1} << 27;
-        cuda::TransposeScratch scratch(context, a.cols, std::max(kChunk, longest_row));
-        cuda::launch_transpose(a.rows, a.cols, host.offsets(), a.offsets64->data(), a.columns->data(), a.values->data(), t.offsets64->data(),
+        const DownloadedOffsets<T> offsets(a, context);
+        const std::int64_t* host = offsets.view().wide;
+        cuda::TransposeScratch scratch(context, a.cols, std::max(kChunk, longest_row(a.rows, host)));
+        cuda::launch_transpose(a.rows, a.cols, host, a.offsets64->data(), a.columns->data(), a.values->data(), t.offsets64->data(),
                                t.columns->data(), t.values->data(), scratch, context.stream());
     }
     return t;
@@ -94,12 +106,6 @@ class DownloadedOffsets {
     HostBuffer<std::int64_t> wide_;
 };
 
-std::int64_t longest_row(const CsrMatrix& a) {
-    std::int64_t longest = 0;
-    for (std::int64_t i = 0; i < a.rows(); ++i) longest = std::max(longest, a.offsets()[i + 1] - a.offsets()[i]);
-    return longest;
-}
-
 struct ProductWorkspace final : Workspace {
     using Workspace::Workspace;
     std::int64_t version = -1;  // of the operator that the scratch fits
@@ -125,6 +131,7 @@ class CudaMatrixOperator final : public MatrixOperator<T> {
     int exponent() const override { return options_.exponent; }
     const OperatorPlan& plan() const override { return plan_; }
     std::int64_t version() const override { return version_; }
+    const std::shared_ptr<const MatrixOrder>& order() const override { return options_.order; }
 
     void update(std::shared_ptr<const CsrMatrix> a) override {
         if (a->rows() != rows_ || a->cols() != cols_) {
@@ -212,9 +219,20 @@ class CudaMatrixOperator final : public MatrixOperator<T> {
         const HostOffsets given_offsets{nullptr, stored.offsets()};
         DeviceCsr<T> other;
         if (dual || stored_is_transpose) {
-            other = transposed(given, longest_row(stored), stored, context_);
+            other = transposed(given, context_);
             lap(plan_.setup.transpose);
         }
+        DeviceCsr<T> none;
+        DeviceCsr<T>& a_rows = stored_is_transpose ? other : given;
+        DeviceCsr<T>& at_rows = !dual ? none : stored_is_transpose ? given : other;
+        if (stored_is_transpose && !dual) given = {};
+        options_.order =
+            cuda::choose_order<T>(a_rows, at_rows, options_, [this](const DeviceCsr<T>& a) { return transposed(a, context_); }, plan_.order, context_);
+        double order_seconds = 0;  // the order's decision has its own account
+        lap(order_seconds);
+        // It stays from now on: those who use this operator have their vectors in it.
+        options_.reorder = OrderKind::none;
+        if (before != nullptr) plan_.order = before->order;
         bool rounded = false;
         const auto prepare = [&](DeviceCsr<T>& a, const HostOffsets& offsets, const std::optional<SpmvChoice>& forced, const ProductDecision* was,
                                  ProductDecision& decision) {
@@ -236,27 +254,26 @@ class CudaMatrixOperator final : public MatrixOperator<T> {
         const auto adjoint = [&](DeviceCsr<T>& a, const HostOffsets& offsets) {
             adjoint_ = prepare(a, offsets, options_.adjoint, before ? &before->adjoint_decision : nullptr, plan_.adjoint_decision);
         };
+        // With the offsets of its matrix in host memory: those that came from there, or a copy of those on the device.
+        const auto with_offsets = [&](DeviceCsr<T>& a, const auto& use) {
+            if (&a == &given && options_.order == nullptr) use(a, given_offsets);
+            else use(a, cuda_offsets(a).view());
+        };
         if (!dual) {
-            DeviceCsr<T>& a = stored_is_transpose ? other : given;
             if (stored.nnz() > 0) {
                 SpmvChoice transposed_choice;
                 transposed_choice.kernel = SpmvKernel::cusparse_transposed;
-                adjoint_ = cuda::make_csr_product(a, HostOffsets{}, 0, transposed_choice, context_);
+                adjoint_ = cuda::make_csr_product(a_rows, HostOffsets{}, 0, transposed_choice, context_);
                 plan_.adjoint_decision.choice = transposed_choice;
                 plan_.adjoint_decision.reason = "single storage";
             }
-            if (stored_is_transpose) {
-                given = {};
-                forward(a, cuda_offsets(a).view());
-            } else {
-                forward(a, given_offsets);
-            }
+            with_offsets(a_rows, forward);
         } else if (stored_is_transpose) {
-            adjoint(given, given_offsets);
-            forward(other, cuda_offsets(other).view());
+            with_offsets(at_rows, adjoint);
+            with_offsets(a_rows, forward);
         } else {
-            forward(given, given_offsets);
-            adjoint(other, cuda_offsets(other).view());
+            with_offsets(a_rows, forward);
+            with_offsets(at_rows, adjoint);
         }
         lap(plan_.setup.choice);
         plan_.forward = words(plan_.forward_decision, forward_.get());

@@ -29,6 +29,11 @@ class Uploader {
     // dst[i] <- convert(src[i]) for i < n, dst in device memory. Returns when the last piece is on its way.
     template <class To, class From, class Convert>
     void operator()(To* dst, const From* src, std::int64_t n, const Convert& convert) {
+        fill(dst, n, [&](std::int64_t i) { return convert(src[i]); });
+    }
+    // dst[i] <- value(i).
+    template <class To, class Value>
+    void fill(To* dst, std::int64_t n, const Value& value) {
         const std::int64_t step = kPieceBytes / static_cast<std::int64_t>(sizeof(To));
         for (std::int64_t begin = 0; begin < n; begin += step) {
             const std::int64_t count = std::min(step, n - begin);
@@ -42,7 +47,7 @@ class Uploader {
             LSMR_CHECK(cudaEventSynchronize(piece.sent));  // of an event never recorded: returns at once
             To* staged = reinterpret_cast<To*>(piece.bytes.data());
 #pragma omp parallel for schedule(static)
-            for (std::int64_t i = 0; i < count; ++i) staged[i] = convert(src[begin + i]);
+            for (std::int64_t i = 0; i < count; ++i) staged[i] = value(begin + i);
             LSMR_CHECK(cudaMemcpyAsync(dst + begin, staged, static_cast<std::size_t>(count) * sizeof(To), cudaMemcpyHostToDevice, stream_));
             LSMR_CHECK(cudaEventRecord(piece.sent, stream_));
         }

@@ -28,8 +28,10 @@ class CpuBackend {
     using Value = T;
     static constexpr Space kSpace = Space::host;
 
-    explicit CpuBackend(const LinearOperator<T>& a)
+    // order: that of the operator's vectors, and so of all vectors here; those in host memory are as the caller gave them. Null: no other.
+    explicit CpuBackend(const LinearOperator<T>& a, std::shared_ptr<const MatrixOrder> order = nullptr)
         : base_(a),
+          order_(order ? std::move(order) : std::make_shared<const MatrixOrder>()),
           workspace_(a.make_workspace(nullptr)),
           one_(std::make_unique<Coefficient<T>>()),
           zero_(std::make_unique<Coefficient<T>>()) {
@@ -69,23 +71,20 @@ class CpuBackend {
         return make_cpu_scaled_identity<T>(n, lambda);
     }
     std::unique_ptr<LinearOperator<T>> diagonal(std::span<const double> values) const {
-        return make_cpu_operator<T>(std::make_shared<const CsrMatrix>(diagonal_matrix(values)));
+        return make_cpu_operator<T>(std::make_shared<const CsrMatrix>(diagonal_matrix(ordered(order_->col, values))));
     }
 
     // --- vectors, kept between solves; the content of one that must grow is lost ---
     T* row_vector(std::size_t k) { return vector(row_vectors_, k, rows()); }
     T* col_vector(std::size_t k) { return vector(col_vectors_, k, cols()); }
     void zero(T* p, std::int64_t n) { std::fill(p, p + n, T(0)); }
-    // dst <- 2^exponent src, from and to fp64 host memory.
-    void upload(T* dst, const double* src, std::int64_t n, int exponent) {
+    // dst <- 2^exponent src, from and to fp64 host memory, where rows and columns are in the caller's order.
+    void upload_row(T* dst, const double* src, std::int64_t n, int exponent) { upload(dst, src, n, exponent, order_->row); }
+    void upload_col(T* dst, const double* src, std::int64_t n, int exponent) { upload(dst, src, n, exponent, order_->col); }
+    void download_col(double* dst, const T* src, std::int64_t n, int exponent) {
         const PowerOfTwo scale(exponent);
 #pragma omp parallel for schedule(static) if (cpu::VectorChunks(n).count > 1)
-        for (std::int64_t i = 0; i < n; ++i) dst[i] = static_cast<T>(scale(src[i]));
-    }
-    void download(double* dst, const T* src, std::int64_t n, int exponent) {
-        const PowerOfTwo scale(exponent);
-#pragma omp parallel for schedule(static) if (cpu::VectorChunks(n).count > 1)
-        for (std::int64_t i = 0; i < n; ++i) dst[i] = scale(static_cast<double>(src[i]));
+        for (std::int64_t i = 0; i < n; ++i) dst[source(order_->col, i)] = scale(static_cast<double>(src[i]));
     }
     // As they are, from and to host memory.
     void get_vector(T* dst, const T* src, std::int64_t n) const { std::copy(src, src + n, dst); }
@@ -210,6 +209,11 @@ class CpuBackend {
     // Sums are formed in blocks, so that their rounding does not grow with the length of a chunk: errors in norms cost orthogonality.
     static constexpr std::int64_t kBlock = 64;
 
+    void upload(T* dst, const double* src, std::int64_t n, int exponent, const std::vector<std::int32_t>& order) {
+        const PowerOfTwo scale(exponent);
+#pragma omp parallel for schedule(static) if (cpu::VectorChunks(n).count > 1)
+        for (std::int64_t i = 0; i < n; ++i) dst[i] = static_cast<T>(scale(src[source(order, i)]));
+    }
     T* vector(std::vector<HostBuffer<T>>& list, std::size_t k, std::int64_t n) {
         if (list.size() <= k) list.resize(k + 1);
         if (list[k].size() < n) list[k] = HostBuffer<T>(n);
@@ -235,6 +239,7 @@ class CpuBackend {
     Workspace& current_workspace() { return stack_ ? *stack_workspace_ : *workspace_; }
 
     const LinearOperator<T>& base_;
+    std::shared_ptr<const MatrixOrder> order_;
     std::unique_ptr<Workspace> workspace_;
     const LinearOperator<T>* stack_ = nullptr;
     std::unique_ptr<Workspace> stack_workspace_;

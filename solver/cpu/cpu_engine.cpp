@@ -67,21 +67,25 @@ class CpuEngine final : public Engine {
         constexpr bool kNarrow = sizeof(T) < sizeof(double);
         const int exponent = kNarrow ? -binary_exponent(a.max_abs) : 0;
         operator_ = make_cpu_operator<T>(a.working, operator_options(options, exponent));
+        const MatrixOrder as_given;
+        const MatrixOrder& order = operator_->order() ? *operator_->order() : as_given;
         if (a.below) {
             set(one_, 1.0);
-            below_ = make_cpu_operator<T>(a.below, small_operator_options(options, exponent));
+            below_ = make_cpu_operator<T>(a.below, small_operator_options(options, exponent, {}, order.col));
             stack_ = std::make_unique<StackedOperator<T>>(*operator_, *below_, &one_);
         }
-        backend_ = std::make_unique<CpuBackend<T>>(stack_ ? *stack_ : static_cast<const LinearOperator<T>&>(*operator_));
+        backend_ = std::make_unique<CpuBackend<T>>(stack_ ? *stack_ : static_cast<const LinearOperator<T>&>(*operator_), operator_->order());
         if (a.preconditioner) {
-            k_ = make_cpu_operator<T>(std::shared_ptr<const CsrMatrix>(a.preconditioner, &a.preconditioner->k));
+            k_ = make_cpu_operator<T>(std::shared_ptr<const CsrMatrix>(a.preconditioner, &a.preconditioner->k),
+                                      small_operator_options(options, 0, order.col, order.col));
         }
-        if (a.sketch) k_ = a.sketch->template inverse<T>();
+        if (a.sketch) k_ = a.sketch->template inverse<T>(order.col);
         if (k_) backend_->set_preconditioner(*k_);
         if (kNarrow) audit_ = std::make_unique<HostAudit>(*a.working, a.below.get());
         info_.device = DeviceKind::cpu;
         info_.device_name = "CPU";
         info_.plan = operator_->plan();
+        info_.order = operator_->order();
         info_.threads = omp_get_max_threads();
         info_.setup_seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
     }

@@ -7,6 +7,7 @@
 #include <cmath>
 
 #include "memory/error.hpp"
+#include "operator/order.hpp"
 #include "memory/host_buffer.hpp"
 #include "solver/checkpoint.hpp"
 #include "solver/power_of_two.hpp"
@@ -41,14 +42,14 @@ void for_each_sign(std::uint64_t seed, std::int64_t i, std::int64_t rows, const 
     }
 }
 
-// y <- a R^-1 x + b y, and with R^-T; in T, by substitution.
+// y <- a P R^-1 x + b y, and with R^-T P^T, P the order of the columns of A; in T, by substitution.
 template <class T>
 class TriangularInverse final : public LinearOperator<T> {
     using Matrix = Eigen::Matrix<T, Eigen::Dynamic, Eigen::Dynamic>;
     using Vector = Eigen::Matrix<T, Eigen::Dynamic, 1>;
 
   public:
-    explicit TriangularInverse(const Dense& r) : r_(r.cast<T>()) {}
+    TriangularInverse(const Dense& r, std::vector<std::int32_t> order) : r_(r.cast<T>()), order_(std::move(order)) {}
     std::int64_t rows() const override { return r_.rows(); }
     std::int64_t cols() const override { return r_.cols(); }
     Space space() const override { return Space::host; }
@@ -56,10 +57,13 @@ class TriangularInverse final : public LinearOperator<T> {
     void apply(Scalar<T> a, const T* x, Scalar<T> b, T* y, Workspace&, NormPartials* norm) const override {
         Vector t = Eigen::Map<const Vector>(x, r_.rows());
         r_.template triangularView<Eigen::Upper>().solveInPlace(t);
-        combine(*a.wide, t, *b.wide, y, norm);
+        Vector ordered(t.size());
+        for (Eigen::Index i = 0; i < t.size(); ++i) ordered(i) = t(source(order_, i));
+        combine(*a.wide, ordered, *b.wide, y, norm);
     }
     void apply_adjoint(Scalar<T> a, const T* x, Scalar<T> b, T* y, Workspace&, NormPartials* norm) const override {
-        Vector t = Eigen::Map<const Vector>(x, r_.rows());
+        Vector t(r_.rows());
+        for (Eigen::Index i = 0; i < t.size(); ++i) t(source(order_, i)) = x[i];
         r_.transpose().template triangularView<Eigen::Lower>().solveInPlace(t);
         combine(*a.wide, t, *b.wide, y, norm);
     }
@@ -74,6 +78,7 @@ class TriangularInverse final : public LinearOperator<T> {
         if (norm) norm->sums[norm->count++] = sum;
     }
     Matrix r_;
+    std::vector<std::int32_t> order_;
 };
 
 }  // namespace
@@ -142,11 +147,11 @@ std::uint64_t Sketch::fingerprint() const {
 }
 
 template <class T>
-std::unique_ptr<LinearOperator<T>> Sketch::inverse() const {
-    return std::make_unique<TriangularInverse<T>>(state_->r);
+std::unique_ptr<LinearOperator<T>> Sketch::inverse(const std::vector<std::int32_t>& order) const {
+    return std::make_unique<TriangularInverse<T>>(state_->r, order);
 }
-template std::unique_ptr<LinearOperator<double>> Sketch::inverse() const;
-template std::unique_ptr<LinearOperator<float>> Sketch::inverse() const;
+template std::unique_ptr<LinearOperator<double>> Sketch::inverse(const std::vector<std::int32_t>&) const;
+template std::unique_ptr<LinearOperator<float>> Sketch::inverse(const std::vector<std::int32_t>&) const;
 
 std::vector<double> Sketch::solve(std::span<const double> r) const {
     const State& s = *state_;

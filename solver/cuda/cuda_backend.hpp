@@ -15,6 +15,7 @@
 #include "operator/cuda/cuda_operators.hpp"
 #include "operator/cuda/uploader.hpp"
 #include "operator/cuda/vector_kernels.hpp"
+#include "operator/order.hpp"
 #include "operator/stacked_operator.hpp"
 #include "solver/cuda/recurrence_kernels.hpp"
 #include "solver/cuda/small_problem.hpp"
@@ -51,8 +52,15 @@ class CudaBackend {
   public:
     using Value = T;
 
-    CudaBackend(const LinearOperator<T>& a, CudaContext& context)
-        : base_(a), context_(context), workspace_(a.make_workspace(&context)), uploader_(context), constants_(context, kConstants), ended_(context, 1) {
+    // order: that of the operator's vectors, and so of all vectors here; those in host memory are as the caller gave them. Null: no other.
+    CudaBackend(const LinearOperator<T>& a, CudaContext& context, std::shared_ptr<const MatrixOrder> order = nullptr)
+        : base_(a),
+          order_(order ? std::move(order) : std::make_shared<const MatrixOrder>()),
+          context_(context),
+          workspace_(a.make_workspace(&context)),
+          uploader_(context),
+          constants_(context, kConstants),
+          ended_(context, 1) {
         LSMR_CHECK(cudaMemsetAsync(ended_.data(), 0, sizeof(unsigned), stream()));
         set_constant(kOne, 1.0);
         set_constant(kZero, 0.0);
@@ -100,7 +108,7 @@ class CudaBackend {
         return make_cuda_scaled_identity<T>(n, lambda);
     }
     std::unique_ptr<LinearOperator<T>> diagonal(std::span<const double> values) const {
-        return make_cuda_operator<T>(diagonal_matrix(values), context_);
+        return make_cuda_operator<T>(diagonal_matrix(ordered(order_->col, values)), context_);
     }
 
     // --- vectors, kept between solves; the content of one that must grow is lost ---
@@ -109,20 +117,19 @@ class CudaBackend {
     void zero(T* p, std::int64_t n) {
         if (n > 0) LSMR_CHECK(cudaMemsetAsync(p, 0, static_cast<std::size_t>(n) * sizeof(T), stream()));
     }
-    // dst <- 2^exponent src, src in fp64 host memory, which is free again at return.
-    void upload(T* dst, const double* src, std::int64_t n, int exponent) {
-        const PowerOfTwo scale(exponent);
-        uploader_(dst, src, n, [scale](double value) { return static_cast<T>(scale(value)); });
-    }
+    // dst <- 2^exponent src, src in fp64 host memory, where rows and columns are in the caller's order; it is free again at return.
+    void upload_row(T* dst, const double* src, std::int64_t n, int exponent) { upload(dst, src, n, exponent, order_->row); }
+    void upload_col(T* dst, const double* src, std::int64_t n, int exponent) { upload(dst, src, n, exponent, order_->col); }
     // Waits.
-    void download(double* dst, const T* src, std::int64_t n, int exponent) {
+    void download_col(double* dst, const T* src, std::int64_t n, int exponent) {
         const PowerOfTwo scale(exponent);
         if (staging_.size() == 0) staging_ = PinnedBuffer<T>(kStaging);
         for (std::int64_t begin = 0; begin < n; begin += kStaging) {
             const std::int64_t count = std::min(kStaging, n - begin);
             LSMR_CHECK(cudaMemcpyAsync(staging_.data(), src + begin, static_cast<std::size_t>(count) * sizeof(T), cudaMemcpyDeviceToHost, stream()));
             context_.synchronize();
-            for (std::int64_t i = 0; i < count; ++i) dst[begin + i] = scale(static_cast<double>(staging_[i]));
+            #pragma omp parallel for schedule(static)
+            for (std::int64_t i = 0; i < count; ++i) dst[source(order_->col, begin + i)] = scale(static_cast<double>(staging_[i]));
         }
     }
     // As they are, from and to host memory. Both wait.
@@ -286,6 +293,10 @@ class CudaBackend {
         if (n > 0) LSMR_CHECK(cudaMemcpyAsync(dst, src, static_cast<std::size_t>(n) * sizeof(T), kind, stream()));
         context_.synchronize();
     }
+    void upload(T* dst, const double* src, std::int64_t n, int exponent, const std::vector<std::int32_t>& order) {
+        const PowerOfTwo scale(exponent);
+        uploader_.fill(dst, n, [&](std::int64_t i) { return static_cast<T>(scale(src[source(order, i)])); });
+    }
     CUstream_st* stream() const { return context_.stream(); }
     T* vector(std::vector<DeviceBuffer<T>>& list, std::size_t k, std::int64_t n) {
         while (list.size() <= k) list.emplace_back(context_, 0);
@@ -330,6 +341,7 @@ class CudaBackend {
     Workspace& current_workspace() { return stack_ ? *stack_workspace_ : *workspace_; }
 
     const LinearOperator<T>& base_;
+    std::shared_ptr<const MatrixOrder> order_;
     CudaContext& context_;
     std::unique_ptr<Workspace> workspace_;
     const LinearOperator<T>* stack_ = nullptr;

@@ -24,8 +24,10 @@ class CudaEngine final : public Engine {
         constexpr bool kNarrow = sizeof(T) < sizeof(double);
         const int exponent = kNarrow ? -binary_exponent(a.max_abs) : 0;
         operator_ = make_cuda_operator<T>(*a.working, context_, operator_options(options, exponent));
+        const MatrixOrder as_given;
+        const MatrixOrder& order = operator_->order() ? *operator_->order() : as_given;
         if (a.below) {
-            below_ = make_cuda_operator<T>(*a.below, context_, small_operator_options(options, exponent));
+            below_ = make_cuda_operator<T>(*a.below, context_, small_operator_options(options, exponent, {}, order.col));
             one_ = DeviceBuffer<Coefficient<T>>(context_, 1);
             Coefficient<T> one;
             set(one, 1.0);
@@ -33,9 +35,9 @@ class CudaEngine final : public Engine {
             context_.synchronize();
             stack_ = std::make_unique<StackedOperator<T>>(*operator_, *below_, one_.data());
         }
-        if (a.preconditioner) k_ = make_cuda_operator<T>(a.preconditioner->k, context_, small_operator_options(options, 0));
+        if (a.preconditioner) k_ = make_cuda_operator<T>(a.preconditioner->k, context_, small_operator_options(options, 0, order.col, order.col));
         check_vectors_fit();
-        backend_ = std::make_unique<CudaBackend<T>>(stack_ ? *stack_ : static_cast<const LinearOperator<T>&>(*operator_), context_);
+        backend_ = std::make_unique<CudaBackend<T>>(stack_ ? *stack_ : static_cast<const LinearOperator<T>&>(*operator_), context_, operator_->order());
         if (k_) backend_->set_preconditioner(*k_);
         choose_executor(exponent);
         // The products are those of a rounded matrix: the truth is on the host.
@@ -44,6 +46,7 @@ class CudaEngine final : public Engine {
         info_.device = DeviceKind::cuda;
         info_.device_name = context_.device_name();
         info_.plan = operator_->plan();
+        info_.order = operator_->order();
         info_.threads = omp_get_max_threads();
         if (context_.pool().backend() == MemoryPool::Backend::plain) {
             info_.notes.push_back("this device has no memory pools: cudaMalloc is used");
@@ -83,6 +86,7 @@ class CudaEngine final : public Engine {
         const bool asked = options_.executor == ExecutorKind::persistent;
         if (a_.below) return "the regularising rows are an operator of their own";
         if (a_.preconditioner) return "there is a preconditioner";
+        if (operator_->order()) return "rows and columns are reordered";
         if (options_.narrow == NarrowKind::fp32_values) return "values are to be rounded in storage";
         if (!asked && operator_->plan().storage == StorageKind::single) return "A is stored once";
         if (!asked && (options_.spmv != SpmvKind::automatic || options_.forward_kernel || options_.adjoint_kernel)) {

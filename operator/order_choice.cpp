@@ -1,0 +1,65 @@
+#include "operator/order_choice.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <iterator>
+
+namespace lsmr {
+
+const char* name(OrderKind kind) {
+    switch (kind) {
+        case OrderKind::automatic: return "auto";
+        case OrderKind::none: return "none";
+        case OrderKind::length: return "length";
+        case OrderKind::first: return "first";
+        case OrderKind::median: return "median";
+        case OrderKind::spectral: return "spectral";
+    }
+    return "";
+}
+
+double gather_rate(const OrderModel& model, double vector_bytes) {
+    const auto& rates = model.rates;
+    if (vector_bytes <= rates[0].bytes) return rates[0].sectors;
+    for (std::size_t i = 1; i < std::size(rates); ++i) {
+        if (vector_bytes > rates[i].bytes) continue;
+        const double share = std::log(vector_bytes / rates[i - 1].bytes) / std::log(rates[i].bytes / rates[i - 1].bytes);
+        return rates[i - 1].sectors + share * (rates[i].sectors - rates[i - 1].sectors);
+    }
+    return rates[std::size(rates) - 1].sectors;
+}
+
+double local_seconds(const OrderModel& model, const GatherShape& p, int value_bytes) {
+    const double bytes = static_cast<double>(p.nnz) * (value_bytes + 4.0) + static_cast<double>(p.rows) * (4.0 + 2.0 * value_bytes) +
+                         static_cast<double>(p.cols) * value_bytes;
+    return bytes / model.copy_bytes;
+}
+
+double product_seconds(const OrderModel& model, const GatherShape& p, int value_bytes) {
+    // What a block gathers again it finds in its first-level cache.
+    const double far_rate = gather_rate(model, static_cast<double>(p.cols) * value_bytes);
+    const double near = std::max(p.run_sectors - p.window_sectors, 0.0);
+    const double gathers = static_cast<double>(p.nnz) * (near / model.near_sectors + p.window_sectors / far_rate);
+    return std::max(local_seconds(model, p, value_bytes), gathers);
+}
+
+double order_seconds(const OrderModel& model, OrderKind kind, const PairShape& p) {
+    const auto entries = static_cast<double>(p.a.nnz);
+    const auto rows = static_cast<double>(p.a.rows);
+    const auto cols = static_cast<double>(p.a.cols);
+    double seconds = model.fixed_seconds + entries * model.seconds_an_entry + rows * model.seconds_a_line;
+    if (kind != OrderKind::spectral) return seconds;
+    // A round gathers a point of 32 bytes for each entry, in both orientations.
+    const double gathers = entries / gather_rate(model, 32 * rows) + entries / gather_rate(model, 32 * cols);
+    const double passes = 32 * (6 * cols + 2 * rows) / model.copy_bytes;
+    return seconds + entries * model.seconds_an_entry + model.spectral_rounds * (gathers + passes) + 8 * (rows + cols) * model.seconds_a_coordinate;
+}
+
+bool is_worth_trying(const OrderModel& model, OrderKind kind, const PairShape& p, double now_seconds, double local_seconds, double iterations) {
+    if (local_seconds > (1 - kLeastGain) * now_seconds) return false;
+    return iterations * (now_seconds - local_seconds) >= kPromise * order_seconds(model, kind, p);
+}
+
+bool is_worth_keeping(double now_seconds, double then_seconds) { return then_seconds <= (1 - kLeastGain) * now_seconds; }
+
+}  // namespace lsmr

@@ -1,0 +1,259 @@
+// Orders of rows and columns on the host, and what decides whether one pays.
+#include <doctest/doctest.h>
+#include <omp.h>
+
+#include "memory/error.hpp"
+#include "operator/matrix_operator.hpp"
+#include "operator/profile.hpp"
+#include "order_cases.hpp"
+
+using namespace lsmr;
+using namespace lsmr::test;
+
+namespace {
+
+MatrixOrder order_of(OrderKind kind, const CsrMatrix& a) { return make_order(kind, a, a.transposed()); }
+
+bool same(const CsrMatrix& a, const CsrMatrix& b) {
+    return a.rows() == b.rows() && a.cols() == b.cols() && std::equal(a.offsets(), a.offsets() + a.rows() + 1, b.offsets(), b.offsets() + b.rows() + 1) &&
+           std::equal(a.columns(), a.columns() + a.nnz(), b.columns()) && std::equal(a.values(), a.values() + a.nnz(), b.values());
+}
+
+}  // namespace
+
+TEST_CASE("order: a permuted matrix, entry by entry") {
+    const Matrix a = random_sparse(50, 30, 4, 701);
+    const auto row = shuffled_lines(50, 702);
+    const auto col = shuffled_lines(30, 703);
+    Triplets t = triplets(*a);
+    const auto to_row = inverse_order(row);
+    const auto to_col = inverse_order(col);
+    for (std::size_t k = 0; k < t.values.size(); ++k) {
+        t.i[k] = to_row[index(t.i[k])];
+        t.j[k] = to_col[index(t.j[k])];
+    }
+    CHECK(same(permuted(*a, row, col), *t.matrix()));
+    CHECK(same(permuted(*a, {}, {}), *a));
+    CHECK_THROWS_WITH_AS(permuted(*a, col, row), "order: it has 30 rows and 50 columns, the matrix is 50 x 30", InputError);
+    CHECK(ordered({2, 0, 1}, std::vector<double>{5, 6, 7, 8}) == std::vector<double>{7, 5, 6, 8});
+}
+
+TEST_CASE("order: every kind is an order of any matrix, the same for any number of threads") {
+    std::vector<Matrix> all = odd_matrices();
+    all.push_back(shuffled(stencil(7), 711));
+    all.push_back(patches(500, 12, 3, 712));
+    const int threads = omp_get_max_threads();
+    for (const Matrix& a : all) {
+        for (const OrderKind kind : kOrders) {
+            CAPTURE(name(kind));
+            CAPTURE(a->rows());
+            CAPTURE(a->cols());
+            omp_set_num_threads(1);
+            const MatrixOrder one = order_of(kind, *a);
+            omp_set_num_threads(4);
+            const MatrixOrder four = order_of(kind, *a);
+            omp_set_num_threads(threads);
+            CHECK(one.kind == kind);
+            CHECK(one.row == four.row);
+            CHECK(one.col == four.col);
+            CHECK(one.hash() == four.hash());
+            CHECK(is_permutation_of(one.row, a->rows()));
+            CHECK((one.col.empty() || is_permutation_of(one.col, a->cols())));
+        }
+    }
+}
+
+TEST_CASE("order: rows by length, first and median column") {
+    const Matrix a = matrix_of(5, 4, {0, 0, 1, 1,  //
+                                      0, 0, 0, 0,  //
+                                      1, 1, 0, 1,  //
+                                      0, 1, 0, 0,  //
+                                      1, 0, 1, 1});
+    CHECK(order_of(OrderKind::length, *a).row == std::vector<std::int32_t>{2, 4, 0, 3, 1});
+    CHECK(order_of(OrderKind::first, *a).row == std::vector<std::int32_t>{2, 4, 3, 0, 1});
+    CHECK(order_of(OrderKind::median, *a).row == std::vector<std::int32_t>{2, 3, 4, 0, 1});
+    CHECK(order_of(OrderKind::median, *a).col.empty());
+}
+
+TEST_CASE("order: a symmetric structure stays symmetric") {
+    const auto lines = shuffled_lines(125, 721);
+    const CsrMatrix a = permuted(*stencil(5), lines, lines);
+    for (const OrderKind kind : kOrders) {
+        const MatrixOrder order = order_of(kind, a);
+        CHECK(order.row == order.col);
+    }
+    const MatrixOrder free = order_of(OrderKind::spectral, *shuffled(stencil(5), 722));
+    CHECK(free.row != free.col);
+}
+
+TEST_CASE("order: the spectral one undoes a shuffle") {
+    const Matrix a = shuffled(stencil(24), 731);
+    const MatrixProfile before = profile(*a);
+    const MatrixOrder order = order_of(OrderKind::spectral, *a);
+    const MatrixProfile after = profile(permuted(*a, order.row, order.col));
+    const MatrixProfile best = profile(*stencil(24));
+    MESSAGE("sectors an entry, fp32: shuffled " << before.a.sectors_fp32 << ", spectral " << after.a.sectors_fp32 << " and " << after.at.sectors_fp32
+                                                << ", natural " << best.a.sectors_fp32);
+    CHECK(before.a.sectors_fp32 > 0.95);
+    CHECK(after.a.sectors_fp32 < 0.5);
+    CHECK(after.at.sectors_fp32 < 0.5);
+}
+
+TEST_CASE("order: rows by first column make the adjoint of a collocation matrix local") {
+    const Matrix a = patches(20000, 24, 4, 741);
+    const MatrixOrder order = order_of(OrderKind::first, *a);
+    CHECK(profile(*a).at.sectors_fp64 > 0.9);
+    CHECK(profile(permuted(*a, order.row, order.col)).at.sectors_fp64 < 0.35);
+}
+
+TEST_CASE("order: orthogonal points, and coordinates that depend on others") {
+    // Points of 40 lines, weights 1 to 3; the last two coordinates depend on those before.
+    const std::int64_t n = 40;
+    std::vector<double> x(index(n * detail::kPoint));
+    for (std::int64_t j = 0; j < n; ++j) {
+        for (int c = 0; c < 6; ++c) x[index(j * detail::kPoint + c)] = static_cast<double>(detail::start_point(j, c));
+        x[index(j * detail::kPoint + 6)] = 2 * x[index(j * detail::kPoint + 3)];
+        x[index(j * detail::kPoint + 7)] = 0;
+    }
+    const auto gram_of = [&] {
+        std::vector<double> g(detail::kPoint * detail::kPoint, 0.0);
+        for (std::int64_t j = 0; j < n; ++j) {
+            for (int r = 0; r < detail::kPoint; ++r) {
+                for (int c = 0; c < detail::kPoint; ++c)
+                    g[index(r * detail::kPoint + c)] += static_cast<double>(1 + j % 3) * x[index(j * detail::kPoint + r)] * x[index(j * detail::kPoint + c)];
+            }
+        }
+        return g;
+    };
+    float t[detail::kPoint * detail::kPoint];
+    double growth = 0;
+    const std::vector<double> before = gram_of();
+    detail::orthonormalising(before.data(), t, &growth);
+    CHECK(growth > 0.1);
+    CHECK(growth < 1);
+    for (std::int64_t j = 0; j < n; ++j) {
+        double q[detail::kPoint] = {};
+        for (int r = 0; r < detail::kPoint; ++r) {
+            for (int c = 0; c < detail::kPoint; ++c) q[c] += x[index(j * detail::kPoint + r)] * static_cast<double>(t[r * detail::kPoint + c]);
+        }
+        std::copy(q, q + detail::kPoint, x.begin() + j * detail::kPoint);
+        CHECK(q[0] == 1);
+        CHECK(q[6] == 0);
+        CHECK(q[7] == 0);
+    }
+    const std::vector<double> after = gram_of();
+    for (int r = 0; r < detail::kPoint; ++r) {
+        for (int c = 0; c < detail::kPoint; ++c) {
+            const double expected = r == c && r < 6 ? before[0] : 0.0;
+            CHECK(std::abs(after[index(r * detail::kPoint + c)] - expected) <= 1e-5 * before[0]);
+        }
+    }
+    const std::vector<double> zero(detail::kPoint * detail::kPoint, 0.0);
+    detail::orthonormalising(zero.data(), t, &growth);
+    CHECK(growth == 0);
+    CHECK(std::all_of(std::begin(t), std::end(t), [](float v) { return v == 0; }));
+}
+
+TEST_CASE("order: Morton keys") {
+    std::uint32_t ranks[detail::kPoint - 1] = {};
+    CHECK(detail::morton_key(ranks) == 0);
+    std::fill(std::begin(ranks), std::end(ranks), (1U << detail::kRankBits) - 1);
+    CHECK(detail::morton_key(ranks) == (std::uint64_t{1} << (detail::kRankBits * (detail::kPoint - 1))) - 1);
+    CHECK(detail::short_rank(0, 1) == 0);
+    CHECK(detail::short_rank(999, 1000) == (1U << detail::kRankBits) - 1);
+}
+
+TEST_CASE("order: the time of products by their bytes and their sectors") {
+    const OrderModel model;
+    CHECK(gather_rate(model, 1e3) == doctest::Approx(330e9));
+    CHECK(gather_rate(model, 10e6) == doctest::Approx(148e9));
+    CHECK(gather_rate(model, 48e6) < 127e9);
+    CHECK(gather_rate(model, 48e6) > 75e9);
+    CHECK(gather_rate(model, 1e12) == doctest::Approx(47e9));
+    // Measured on an H200, fp32, A and A^T each: 0.27 ms shuffled, 0.105 ms in the natural order, 35 M entries.
+    const auto stencil_at = [](double run, double window) { return GatherShape{1331000, 1331000, 35'300'000, run, window}; };
+    CHECK(product_seconds(model, stencil_at(1, 1), 4) == doctest::Approx(0.27e-3).epsilon(0.15));
+    CHECK(product_seconds(model, stencil_at(0.4, 0.08), 4) == doctest::Approx(0.08e-3).epsilon(0.25));
+    CHECK(product_seconds(model, stencil_at(0.4, 0.08), 4) == local_seconds(model, stencil_at(0.4, 0.08), 4));
+    // A^T of a collocation matrix, fp64: 0.46 ms as given, near 0.19 with rows sorted.
+    CHECK(product_seconds(model, {1600, 3820000, 61'000'000, 1, 1}, 8) == doctest::Approx(0.46e-3).epsilon(0.1));
+    CHECK(product_seconds(model, {1600, 3820000, 61'000'000, 0.27, 0.26}, 8) == doctest::Approx(0.19e-3).epsilon(0.15));
+}
+
+TEST_CASE("order: distinct sectors of runs and windows") {
+    const auto row = [](std::int64_t n, std::int64_t step) {
+        Triplets t{1, n * step, {}, {}, {}};
+        for (std::int64_t k = 0; k < n; ++k) t.add(0, k * step, 1);
+        return gather_shape(*t.matrix(), 4);
+    };
+    CHECK(row(4096, 1).run_sectors == 0.125);
+    CHECK(row(4096, 1).window_sectors == 0.125);
+    CHECK(row(4096, 8).window_sectors == 1);
+    CHECK(row(3, 1).run_sectors == doctest::Approx(1.0 / 3));
+    // The same 32 columns, again and again: near.
+    Triplets again{128, 1024, {}, {}, {}};
+    for (std::int64_t i = 0; i < 128; ++i) {
+        for (std::int64_t k = 0; k < 32; ++k) again.add(i, 32 * k, 1);
+    }
+    CHECK(gather_shape(*again.matrix(), 8).run_sectors == 1);
+    CHECK(gather_shape(*again.matrix(), 8).window_sectors == 32.0 / kLocalityWindow);
+    CHECK(gather_shape(*zero_matrix(3, 4), 8).run_sectors == 1);
+    CHECK(gather_shape(*zero_matrix(3, 4), 8).nnz == 0);
+}
+
+TEST_CASE("order: what is worth its cost") {
+    const OrderModel model;
+    const PairShape spline{{3820000, 1600, 61'000'000, 0.4, 0.2}, {1600, 3820000, 61'000'000, 1, 1}};
+    const double now = product_seconds(model, spline.a, 8) + product_seconds(model, spline.at, 8);
+    const double local = local_seconds(model, spline.a, 8) + local_seconds(model, spline.at, 8);
+    CHECK(order_seconds(model, OrderKind::first, spline) < order_seconds(model, OrderKind::spectral, spline));
+    CHECK(order_seconds(model, OrderKind::first, spline) == doctest::Approx(30e-3).epsilon(0.5));
+    CHECK(is_worth_trying(model, OrderKind::first, spline, now, local, 1000));
+    CHECK_FALSE(is_worth_trying(model, OrderKind::first, spline, now, local, 20));
+    CHECK_FALSE(is_worth_trying(model, OrderKind::spectral, spline, now, local, 100));
+    CHECK(is_worth_trying(model, OrderKind::spectral, spline, now, local, 1e5));
+    // Nothing to win, whatever the number of iterations.
+    CHECK_FALSE(is_worth_trying(model, OrderKind::first, spline, local, local, 1e9));
+    CHECK(is_worth_keeping(1.0, 0.95));
+    CHECK_FALSE(is_worth_keeping(1.0, 0.96));
+}
+
+TEST_CASE("order: points of a random matrix shrink, those of a mesh do not") {
+    CHECK(detail::lacks_structure(0.28, 8'000'000, 2'000'000, 64'000'000));
+    CHECK_FALSE(detail::lacks_structure(0.9, 2'744'000, 2'744'000, 73'000'000));
+    CHECK_FALSE(detail::lacks_structure(0.5, 400'000, 1'000'000, 55'000'000));
+    CHECK_FALSE(detail::lacks_structure(0.9, 1'000'000, 1'000'000, 2'000'000));
+    CHECK(detail::lacks_structure(0, 3, 3, 0));
+}
+
+TEST_CASE("order: the CPU's operator in an order, also after an update") {
+    const Matrix a = shuffled(patches(300, 10, 3, 751), 752);
+    for (const OrderKind kind : kOrders) {
+        OperatorOptions options;
+        options.reorder = kind;
+        const auto op = make_cpu_operator<double>(a, options);
+        REQUIRE(op->order() != nullptr);
+        CHECK(op->plan().order.kind == kind);
+        CHECK(op->plan().order.reason == "asked for");
+        const auto check = [&](const CsrMatrix& as_given) {
+            const auto plain = make_cpu_operator<double>(std::make_shared<const CsrMatrix>(permuted(as_given, op->order()->row, op->order()->col)));
+            const Vector x = random_vector(op->cols(), 753);
+            Vector y(index(op->rows())), expected(index(op->rows()));
+            const Coefficient<double> one{1, 1}, zero{};
+            op->apply(&one, x.data(), &zero, y.data(), *op->make_workspace(nullptr), nullptr);
+            plain->apply(&one, x.data(), &zero, expected.data(), *plain->make_workspace(nullptr), nullptr);
+            CHECK(y == expected);
+        };
+        check(*a);
+        const auto order = op->order();
+        const Matrix other = random_sparse(a->rows(), a->cols(), 3, 754);
+        op->update(other);
+        CHECK(op->order() == order);
+        CHECK(op->plan().order.reason == "asked for");
+        check(*other);
+    }
+    CHECK(make_cpu_operator<double>(a)->order() == nullptr);
+    OperatorOptions wrong;
+    wrong.order = std::make_shared<const MatrixOrder>(MatrixOrder{OrderKind::first, {0, 1}, {}});
+    CHECK_THROWS_AS(make_cpu_operator<double>(a, wrong), InputError);
+}
