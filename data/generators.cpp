@@ -6,6 +6,7 @@
 #include <numeric>
 
 #include "data/generators_recipes.hpp"
+#include "operator/order.hpp"
 
 namespace lsmr {
 namespace recipes {
@@ -73,6 +74,7 @@ constexpr double kSide = 1 << 20;  // of a grid: three of them still multiply wi
 constexpr GeneratorParameter kNoise = {"noise",     0.01, 0, 1e6, 0, "norm of the noise in b, relative to ||A x||",
                                        Number::real};
 constexpr GeneratorParameter kTranspose = {"transpose", 0, 0, 1, 0, "1: use the transposed matrix"};
+constexpr GeneratorParameter kShuffle = {"shuffle", 0, 0, 1, 0, "1: rows and columns in random order"};
 
 // Behind each recipe its own parameters; generators() adds the common ones.
 struct Entry {
@@ -302,6 +304,7 @@ const std::vector<GeneratorInfo>& generators() {
             if (takes_common_parameters(entry.info.name)) {
                 all.back().parameters.push_back(kNoise);
                 all.back().parameters.push_back(kTranspose);
+                all.back().parameters.push_back(kShuffle);
             }
         }
         return all;
@@ -497,6 +500,18 @@ GeneratorChoice find_generator(const std::string& name) {
                                      : fmt::format("there is no generator '{}'; did you mean '{}'?", name, nearest));
 }
 
+namespace {
+
+std::vector<std::int32_t> random_order(std::int64_t n, std::uint64_t seed, std::int64_t which) {
+    std::vector<std::int32_t> order(static_cast<std::size_t>(n));
+    std::iota(order.begin(), order.end(), 0);
+    portable::Random random(seed, recipes::kOrder, which);
+    for (std::int64_t i = n - 1; i > 0; --i) std::swap(order[static_cast<std::size_t>(i)], order[static_cast<std::size_t>(random.below(i + 1))]);
+    return order;
+}
+
+}  // namespace
+
 GeneratedProblem generate(const std::string& name, const std::map<std::string, double>& parameters,
                           std::uint64_t seed) {
     const GeneratorChoice choice = find_generator(name);
@@ -510,6 +525,10 @@ GeneratedProblem generate(const std::string& name, const std::map<std::string, d
     if (values.contains("transpose") && arguments.whole("transpose") == 1) {
         problem.a = problem.a.transposed();
         problem.x.clear();  // the recipe's x belongs to the columns, which are now the rows
+    }
+    if (values.contains("shuffle") && arguments.whole("shuffle") == 1) {
+        problem.a = permuted(problem.a, random_order(problem.a.rows(), seed, 0), random_order(problem.a.cols(), seed, 1));
+        problem.x.clear();
     }
     if (problem.x.empty()) {
         problem.x.resize(static_cast<std::size_t>(problem.a.cols()));

@@ -18,7 +18,7 @@
 namespace lsmr::recipes {
 
 // Which of a seed's random sequences: a row's pattern and values, an entry of x, and so on.
-enum Stream : std::uint64_t { kRow, kAnswer, kNoise, kPlace, kKind };
+enum Stream : std::uint64_t { kRow, kAnswer, kNoise, kPlace, kKind, kOrder };
 
 // The parameters of one call, complete and checked against the table.
 class Arguments {

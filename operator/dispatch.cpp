@@ -58,7 +58,10 @@ DispatchKey make_dispatch_key(const OrientationProfile& profile, VectorType type
     key.variation = profile.variation;
     key.sorted_columns = profile.sorted_columns;
     key.arch = arch;
-    key.scattered = (type == VectorType::fp64 ? profile.sectors_fp64 : profile.sectors_fp32) * (1 - profile.similarity);
+    // What the row before has fetched is still near where both fit into the first-level cache.
+    constexpr double kNearEntries = 2048;
+    const double near = profile.average < kNearEntries ? profile.similarity : 0;
+    key.scattered = (type == VectorType::fp64 ? profile.sectors_fp64 : profile.sectors_fp32) * (1 - near);
     // Items have about as many rows as the shorter of the two runs, where rows are short or long.
     key.narrow = profile.cols <= kNarrowSpan ? 1.0 : (profile.average < 16 ? profile.narrow256 : profile.narrow32);
     if (profile.nnz > 0) {

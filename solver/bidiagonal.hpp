@@ -56,7 +56,8 @@ struct BidiagonalRecurrence {
     double max_rho_bar, min_rho_bar;  // for the estimate of cond(A)
     StopMemory memory;
 
-    enum Stage { start_forward, start_adjoint, before_step, after_forward, after_adjoint, host_stop };
+    // after_adjoint is adjoint_coefficients, which the update waits for, and then adjoint_estimates, which nothing but a stop waits for.
+    enum Stage { start_forward, start_adjoint, before_step, after_forward, after_adjoint, adjoint_coefficients, adjoint_estimates, host_stop };
 
     // sigma, lambda scaled; ||x0|| for the tests before the first iteration.
     void prepare(double sigma_, double lambda_, const StopRules& rules_, const RecordRing& ring_, double x0_norm) {
@@ -155,8 +156,9 @@ struct BidiagonalRecurrence {
         double rho_temp;
         double rho_old, rho_bar_old;
     };
-    LSMR_HD Factors factor() {
-        Factors f;
+    Factors column;  // the last one
+    LSMR_HD const Factors& factor() {
+        Factors& f = column;
         f.hat = lambda > 0 ? rotate(alpha_bar, lambda) : Rotation{1.0, 0.0, alpha_bar};
         f.rho_old = rho;
         f.q = rotate(f.hat.r, beta);
@@ -174,9 +176,9 @@ struct BidiagonalRecurrence {
         return f;
     }
     // The iteration is done but for its update of x: its norms, and the tests on them.
-    LSMR_HD void complete(const Factors& f, double r_norm, double ar_norm) {
+    LSMR_HD void complete(double r_norm, double ar_norm) {
+        const Factors& f = column;
         if (!is_finite(r_norm)) return fail(Suspect::coefficients, progress.iteration + 1);
-        step_pending = true;
         ++progress.iteration;
         progress.r_norm = r_norm;
         progress.ar_norm = ar_norm;

@@ -22,12 +22,13 @@ struct LsmrRecurrence : BidiagonalRecurrence<T> {
     T e1, e2, e3;  // hbar <- h - e1 hbar;  x <- x + e2 hbar;  h <- inverse_alpha v-hat - e3 h
 
     double zeta_bar;
-    double beta_dd, beta_d, rho_dot, tau_tilde, theta_tilde, zeta, d;  // for ||r||
+    double beta_dd, beta_d, rho_dot, tau_tilde, theta_tilde, zeta_old, zeta, d;  // for ||r||
 
     // The only entry of executors: runs `stage` with the sums of squares it asks for.
     //   start_forward   sums[0] = ||u-hat||^2            start_adjoint   sums[0] = ||v-hat||^2
     //   after_forward   sums[0] = ||u-hat||^2, sums[1] = ||x||^2 after the update beside it
     //   after_adjoint   sums[0] = ||v-hat||^2            host_stop       code: the status to stop with
+    //   adjoint_coefficients as after_adjoint; adjoint_estimates none
     //   before_step     those of part_within(); only where there is a trust radius
     LSMR_HD void finish(int stage, const double* sums, int code) {
         switch (stage) {
@@ -35,7 +36,12 @@ struct LsmrRecurrence : BidiagonalRecurrence<T> {
             case Base::start_adjoint: on_start(std::sqrt(sums[0])); break;
             case Base::before_step: this->bound_step(e2, sums); break;
             case Base::after_forward: this->on_forward(std::sqrt(sums[0]), std::sqrt(sums[1])); break;
-            case Base::after_adjoint: on_adjoint(std::sqrt(sums[0])); break;
+            case Base::after_adjoint:
+                coefficients(std::sqrt(sums[0]));
+                estimates();
+                break;
+            case Base::adjoint_coefficients: coefficients(std::sqrt(sums[0])); break;
+            case Base::adjoint_estimates: estimates(); break;
             default: this->on_host_stop(code);
         }
     }
@@ -46,20 +52,19 @@ struct LsmrRecurrence : BidiagonalRecurrence<T> {
         beta_dd = this->beta;
         beta_d = 0;
         rho_dot = 1;
-        tau_tilde = theta_tilde = zeta = d = 0;
+        tau_tilde = theta_tilde = zeta_old = zeta = d = 0;
         // The first "update" makes h = v and leaves x alone, since h = hbar = 0.
         e1 = e2 = e3 = 0;
         this->on_start_adjoint(alpha_1);
     }
 
-    LSMR_HD void on_adjoint(double new_alpha) {
+    LSMR_HD void coefficients(double new_alpha) {
         if (this->progress.stopped()) return;
         this->alpha = new_alpha;
         if (!is_finite(new_alpha)) return this->fail(Suspect::alpha, this->progress.iteration + 1);
 
-        // Coefficients first: the vectors wait for them.
-        const typename Base::Factors f = this->factor();
-        const double zeta_old = zeta;
+        const typename Base::Factors& f = this->factor();
+        zeta_old = zeta;
         zeta = f.q_bar.c * zeta_bar;
         zeta_bar = -f.q_bar.s * zeta_bar;
         e1 = static_cast<T>(f.theta_bar * f.q.r / (f.rho_old * f.rho_bar_old));
@@ -70,6 +75,12 @@ struct LsmrRecurrence : BidiagonalRecurrence<T> {
         if (!is_finite(static_cast<double>(e1)) || !is_finite(static_cast<double>(e2)) || !is_finite(static_cast<double>(e3))) {
             return this->fail(Suspect::coefficients, this->progress.iteration + 1);
         }
+        this->step_pending = true;
+    }
+
+    LSMR_HD void estimates() {
+        if (this->progress.stopped()) return;
+        const typename Base::Factors& f = this->column;
         // ||r||:
         const double beta_acute = f.hat.c * beta_dd;
         const double beta_check = -f.hat.s * beta_dd;
@@ -85,7 +96,7 @@ struct LsmrRecurrence : BidiagonalRecurrence<T> {
         d += square(beta_check);
         // rho_dot = 0 only where the residual is reached exactly (rho_bar = 0 or a zero cosine): no tau term is left then.
         const double tau_term = rho_dot != 0 ? square(beta_d - tau_dot) : 0.0;
-        this->complete(f, std::sqrt(d + tau_term + square(beta_dd)), zeta_bar < 0 ? -zeta_bar : zeta_bar);
+        this->complete(std::sqrt(d + tau_term + square(beta_dd)), zeta_bar < 0 ? -zeta_bar : zeta_bar);
     }
 };
 

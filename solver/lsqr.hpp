@@ -21,7 +21,7 @@ struct LsqrRecurrence : BidiagonalRecurrence<T> {
 
     T e1, e2;  // x <- x + e1 w;  w <- inverse_alpha v-hat - e2 w
 
-    double phi_bar;
+    double phi, phi_bar;
     double psi2;  // sum of psi^2: what the damping rows keep of ||rbar||^2
 
     // The only entry of executors, as LsmrRecurrence::finish.
@@ -31,7 +31,12 @@ struct LsqrRecurrence : BidiagonalRecurrence<T> {
             case Base::start_adjoint: on_start(std::sqrt(sums[0])); break;
             case Base::before_step: this->bound_step(e1, sums); break;
             case Base::after_forward: this->on_forward(std::sqrt(sums[0]), std::sqrt(sums[1])); break;
-            case Base::after_adjoint: on_adjoint(std::sqrt(sums[0])); break;
+            case Base::after_adjoint:
+                coefficients(std::sqrt(sums[0]));
+                estimates();
+                break;
+            case Base::adjoint_coefficients: coefficients(std::sqrt(sums[0])); break;
+            case Base::adjoint_estimates: estimates(); break;
             default: this->on_host_stop(code);
         }
     }
@@ -39,21 +44,21 @@ struct LsqrRecurrence : BidiagonalRecurrence<T> {
   private:
     LSMR_HD void on_start(double alpha_1) {
         phi_bar = this->beta;
-        psi2 = 0;
+        phi = psi2 = 0;
         // The first "update" makes w = v and leaves x alone, since w = 0.
         e1 = e2 = 0;
         this->on_start_adjoint(alpha_1);
     }
 
-    LSMR_HD void on_adjoint(double new_alpha) {
+    LSMR_HD void coefficients(double new_alpha) {
         if (this->progress.stopped()) return;
         this->alpha = new_alpha;
         if (!is_finite(new_alpha)) return this->fail(Suspect::alpha, this->progress.iteration + 1);
 
-        const typename Base::Factors f = this->factor();
+        const typename Base::Factors& f = this->factor();
         const double phi_hat = f.hat.c * phi_bar;
         psi2 += square(f.hat.s * phi_bar);
-        const double phi = f.q.c * phi_hat;
+        phi = f.q.c * phi_hat;
         phi_bar = -f.q.s * phi_hat;
         e1 = static_cast<T>(phi / f.q.r);
         e2 = static_cast<T>(f.theta / f.q.r);
@@ -62,9 +67,14 @@ struct LsqrRecurrence : BidiagonalRecurrence<T> {
         if (!is_finite(static_cast<double>(e1)) || !is_finite(static_cast<double>(e2))) {
             return this->fail(Suspect::coefficients, this->progress.iteration + 1);
         }
+        this->step_pending = true;
+    }
+
+    LSMR_HD void estimates() {
+        if (this->progress.stopped()) return;
         // Abar^T rbar = phi_bar alpha_bar v: its size is that of theta phi.
-        const double ar = f.theta * phi;
-        this->complete(f, std::sqrt(square(phi_bar) + psi2), ar < 0 ? -ar : ar);
+        const double ar = this->column.theta * phi;
+        this->complete(std::sqrt(square(phi_bar) + psi2), ar < 0 ? -ar : ar);
     }
 };
 

@@ -401,6 +401,25 @@ TEST_CASE("generators: deficient columns are copies") {
     CHECK(a.colPivHouseholderQr().rank() == 20);
 }
 
+TEST_CASE("generators: shuffled problems have the same entries in other rows and columns") {
+    const GeneratedProblem p = generate("stencil", {{"nx", 9}, {"ny", 8}, {"nz", 7}});
+    const GeneratedProblem s = generate("stencil", {{"nx", 9}, {"ny", 8}, {"nz", 7}, {"shuffle", 1}});
+    CHECK(same_matrix(s.a, generate("stencil", {{"nx", 9}, {"ny", 8}, {"nz", 7}, {"shuffle", 1}}).a));
+    CHECK_FALSE(same_matrix(s.a, p.a));
+    const auto sorted = [](const CsrMatrix& a) {
+        std::vector<double> values(a.values(), a.values() + a.nnz());
+        std::sort(values.begin(), values.end());
+        return values;
+    };
+    CHECK(sorted(s.a) == sorted(p.a));
+    std::int64_t far = 0;  // neighbours of a row of the stencil lie anywhere now
+    for (std::int64_t i = 0; i < s.a.rows(); ++i) {
+        for (std::int64_t k = s.a.offsets()[i]; k < s.a.offsets()[i + 1]; ++k) far += std::abs(s.a.columns()[k] - i) > 100;
+    }
+    CHECK(far > s.a.nnz() / 2);
+    CHECK(static_cast<std::int64_t>(s.x.size()) == s.a.cols());
+}
+
 TEST_CASE("generators: transposed problems have the transposed matrix") {
     for (const char* name : {"star", "lp", "relat", "tomography"}) {
         const GeneratedProblem p = generate(name, {{"scale", 0.05}});

@@ -52,7 +52,15 @@ class OurSolver final : public SolverUnderTest {
     }
     SetupSeconds setup() const override { return problem_->info().plan.setup; }
     double setup_seconds() const override { return problem_->info().setup_seconds; }
-    std::string words() const override { return fmt::format("A x: {}; A^T y: {}", problem_->info().plan.forward, problem_->info().plan.adjoint); }
+    std::string words() const override {
+        const PreparedInfo& info = problem_->info();
+        std::string words = fmt::format("A x: {}; A^T y: {}", info.plan.forward, info.plan.adjoint);
+        if (info.executor == ExecutorKind::persistent) words = info.executor_words;
+        const OrderDecision& order = info.plan.order;
+        if (!order.reason.empty()) words += fmt::format("; order {}: {}, {:.0f} ms", name(order.kind), order.reason, 1e3 * order.setup_seconds);
+        if (order.break_even > 0) words += fmt::format(", repaid by {:.0f} iterations", order.break_even);
+        return words;
+    }
     bool on_gpu() const override { return problem_->info().device == DeviceKind::cuda; }
     bool is_lsmr() const override { return true; }
 

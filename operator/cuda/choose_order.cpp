@@ -6,6 +6,7 @@
 #include <chrono>
 #include <utility>
 
+#include "memory/error.hpp"
 #include "operator/cuda/order.hpp"
 #include "operator/cuda/uploader.hpp"
 
@@ -165,8 +166,10 @@ class Orders {
             DevicePattern<Offset> pattern{a_.rows, a_.cols, a_.nnz, offsets, a_.columns->data()};
             if (at.columns != nullptr) {
                 at.with_offsets([&](const auto* transposed) {
-                    if constexpr (std::is_same_v<decltype(transposed), decltype(offsets)>) pattern.transposed_offsets = transposed;
+                    // (GCC 12 takes decltype of the captured `offsets` for another type than that of `transposed`.)
+                    if constexpr (std::is_same_v<std::remove_cvref_t<decltype(*transposed)>, Offset>) pattern.transposed_offsets = transposed;
                 });
+                LSMR_EXPECT(pattern.transposed_offsets != nullptr);
                 pattern.transposed_columns = at.columns->data();
             }
             f(pattern);

@@ -274,7 +274,9 @@ class CudaBackend {
             else if (waited > kLong && batch > 1) batch /= 2;
         }
         context_.synchronize();  // also before the graph goes
-        if (cuda_counters().count_kernels && current().capturable()) {
+        if (cuda_counters().count_kernels && persistent) {
+            cuda_counters().iteration_kernels = 1;  // and that for many iterations
+        } else if (cuda_counters().count_kernels && current().capturable()) {
             const CapturedGraph one(stream(), [&] { Method::iterate(*this, w, r, anchors); });
             cuda_counters().iteration_kernels = one.kernels();
         }

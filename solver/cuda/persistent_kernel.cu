@@ -3,8 +3,9 @@
 // only u-hat and v-hat, which others gather, and sums travel through the L2 cache.
 //
 //   the first warp      waits for the sums of all blocks, adds them in a fixed order; alpha or beta and the coefficients that the product needs
-//   the last warp       the recurrence, in every block with the same bits: estimates, stop tests, the step's coefficients. It has the time
-//                       of a whole product for that: nobody waits for it before the step
+//   the last warp       the recurrence, in every block with the same bits. The step's coefficients, for which it has the time of a whole
+//                       product; then the estimates and stop tests, beside the step and the exchange that follows. So a stop is known
+//                       when the next v-hat is: u-hat and v-hat are then put back, which is why they are kept twice
 //   all others          the products of the block's rows, which need no scalar; then u-hat or v-hat, the step, and the sums of squares
 //
 // An exchange: a block writes its part of a vector, then its sum with a tag, in one store of 16 bytes that releases what it wrote; others read
@@ -194,8 +195,11 @@ template <class T>
 constexpr int kStepVectors<LsqrRecurrence<T>> = 2;
 
 // What the warps of a block hand to one another.
-template <class T>
+template <class T, class Step>
 struct Handed {
+    typename Step::Coefficients step;
+    bool failed;                  // the recurrence, before the step
+    bool stopped;                 // the recurrence, by its tests
     double u2, v2;                // of the exchanges, for the recurrence
     T product, vector;            // coefficients: y <- product A x + vector y
     double sums[2][kWarps];
@@ -215,9 +219,10 @@ __global__ void __launch_bounds__(kPersistentThreads, 1)
     extern __shared__ __align__(16) unsigned char shared[];
     // A recurrence and what is handed, without their constructors, which shared memory cannot have.
     __shared__ __align__(16) unsigned char recurrence_bytes[sizeof(R)];
-    __shared__ __align__(16) unsigned char handed_bytes[sizeof(Handed<T>)];
+    using Step = decltype(own_step(static_cast<const R*>(nullptr), static_cast<const T*>(nullptr), static_cast<T* const*>(nullptr)));
+    __shared__ __align__(16) unsigned char handed_bytes[sizeof(Handed<T, Step>)];
     R& recurrence = *reinterpret_cast<R*>(recurrence_bytes);
-    Handed<T>& handed = *reinterpret_cast<Handed<T>*>(handed_bytes);
+    Handed<T, Step>& handed = *reinterpret_cast<Handed<T, Step>*>(handed_bytes);
     static_assert(sizeof(R) % sizeof(std::uint64_t) == 0 && alignof(R) <= 16);
 
     const int thread = static_cast<int>(threadIdx.x);
@@ -237,7 +242,8 @@ __global__ void __launch_bounds__(kPersistentThreads, 1)
     const Slice<T> adjoint(problem.adjoint, shared);
     T* u_own = reinterpret_cast<T*>(shared + problem.u_at[0]);       // u-hat of the last iteration that was completed
     T* u_next = reinterpret_cast<T*>(shared + problem.u_at[1]);      // of the one under way
-    T* v_own = reinterpret_cast<T*>(shared + problem.v_at);
+    T* v_own = reinterpret_cast<T*>(shared + problem.v_at[0]);       // the same of v-hat
+    T* v_next = reinterpret_cast<T*>(shared + problem.v_at[1]);
     T* dots = reinterpret_cast<T*>(shared + problem.dots_at);
     constexpr int kVectors = kStepVectors<R>;
     T* step_own[kVectors];
@@ -257,13 +263,26 @@ __global__ void __launch_bounds__(kPersistentThreads, 1)
     const double sigma = recurrence.sigma;
     double u2 = 0;
     if (thread == 0) {
+        handed.failed = handed.stopped = false;
         handed.product = recurrence.c1.narrow;
         handed.vector = recurrence.c2.narrow;
         if (block != 0) recurrence.ring = {&handed.unread, 1};
     }
-    const auto step = own_step(&recurrence, v_own, step_own);
+    const auto swap = [](T*& p, T*& q) {
+        T* const swapped = p;
+        p = q;
+        q = swapped;
+    };
+    bool x_is_last = false;  // the last update of x has been made
     const bool stopped_at_entry = recurrence.progress.stopped();
 
+    // By one whole warp: ||x||^2 after the update of pass `pass`.
+    const auto x_norm2 = [&](int pass) {
+        const double* list = problem.x_sums + (pass & 1) * kMostPersistentBlocks;
+        double x2 = 0;
+        for (int b = lane; b < static_cast<int>(gridDim.x); b += 32) x2 += __ldcg(list + b);
+        return warp_sum(x2);
+    };
     int k = 0;
     for (;; ++k) {
         double v2 = 0;
@@ -274,20 +293,26 @@ __global__ void __launch_bounds__(kPersistentThreads, 1)
                 handed.v2 = v2;
             }
         }
-        __syncthreads();  // v-hat is known, and ||x||^2
+        __syncthreads();  // v-hat is known, ||x||^2, and whether the pass before was one too many
+        if (handed.stopped) {
+            swap(u_own, u_next);
+            swap(v_own, v_next);
+            x_is_last = true;
+            break;
+        }
         if (k > 0 && warp == kRecurrenceWarp) {
-            const double* list = problem.x_sums + ((k - 1) & 1) * kMostPersistentBlocks;
-            double x2 = 0;
-            for (int b = lane; b < static_cast<int>(gridDim.x); b += 32) x2 += __ldcg(list + b);
-            x2 = warp_sum(x2);
+            const double x2 = x_norm2(k - 1);
             if (lane == 0) {
                 const double forward_sums[2] = {handed.u2, x2};
                 recurrence.finish(R::after_forward, forward_sums, kGoOn);
                 const double adjoint_sums[1] = {handed.v2};
-                recurrence.finish(R::after_adjoint, adjoint_sums, kGoOn);
+                recurrence.finish(R::adjoint_coefficients, adjoint_sums, kGoOn);
+                if (k == iterations) recurrence.finish(R::adjoint_estimates, nullptr, kGoOn);
+                handed.failed = recurrence.progress.stopped();
             }
             __syncwarp();
         }
+        if (warp == kRecurrenceWarp && lane == 0) handed.step = own_step(&recurrence, v_own, step_own).load();
         if (k == iterations || (k == 0 && stopped_at_entry)) break;
 
         // Stage A: u-hat <- c1 A v-hat + c2 u-hat.
@@ -328,21 +353,27 @@ __global__ void __launch_bounds__(kPersistentThreads, 1)
                 handed.vector = static_cast<T>(factors.vector);
             }
         }
-        __syncthreads();  // dots, coefficients, and the recurrence
-        if (recurrence.progress.stopped()) break;
-        T* const swapped = u_own;
-        u_own = u_next;
-        u_next = swapped;
-        if (warp != kRecurrenceWarp) {
+        __syncthreads();  // dots, coefficients
+        if (handed.failed) break;
+        swap(u_own, u_next);
+        swap(v_own, v_next);
+        if (warp == kRecurrenceWarp) {
+            if (k > 0 && lane == 0) {
+                recurrence.finish(R::adjoint_estimates, nullptr, kGoOn);
+                handed.stopped = recurrence.progress.stopped();
+            }
+            __syncwarp();
+        } else {
             if (makes_products) {
                 const T d1 = handed.product;
                 const T d2 = handed.vector;
-                const auto coefficients = step.load();
+                const Step step = own_step(&recurrence, v_next, step_own);
+                const auto coefficients = handed.step;
                 double x_squares[1] = {0};
                 double squares = 0;
                 for (int j = product_thread; j < adjoint.rows; j += kProductThreads) {
                     step(j, coefficients, x_squares);
-                    const T value = d2 != T(0) ? d1 * dots[j] + d2 * v_own[j] : d1 * dots[j];
+                    const T value = d2 != T(0) ? d1 * dots[j] + d2 * v_next[j] : d1 * dots[j];
                     v_own[j] = value;
                     vectors.v[adjoint.first_row + j] = value;
                     squares += static_cast<double>(value) * static_cast<double>(value);
@@ -369,9 +400,17 @@ __global__ void __launch_bounds__(kPersistentThreads, 1)
     }
     __syncthreads();  // the recurrence is that of the last iteration
 
-    // A stop: the last update of x, which the recurrence then knows of.
+    if (x_is_last) {
+        if (warp == 0) {
+            const double sums[2] = {0, x_norm2(k - 1)};
+            if (lane == 0) recurrence.finish(R::after_forward, sums, kGoOn);
+        }
+        __syncthreads();
+    }
+    // Another stop: the last update of x, which the recurrence then knows of.
     if (recurrence.progress.stopped() && !recurrence.progress.finished) {
         double x_squares[1] = {0};
+        const Step step = own_step(&recurrence, v_own, step_own);
         const auto coefficients = step.load();
         if (makes_products) {
             for (int j = product_thread; j < adjoint.rows; j += kProductThreads) step(j, coefficients, x_squares);
@@ -395,6 +434,7 @@ __global__ void __launch_bounds__(kPersistentThreads, 1)
     }
     for (int i = thread; i < forward.rows; i += kPersistentThreads) vectors.u[forward.first_row + i] = u_own[i];
     for (int j = thread; j < adjoint.rows; j += kPersistentThreads) {
+        vectors.v[adjoint.first_row + j] = v_own[j];
 #pragma unroll
         for (int s = 0; s < kVectors; ++s) vectors.step[s][adjoint.first_row + j] = step_own[s][j];
     }

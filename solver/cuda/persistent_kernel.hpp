@@ -54,9 +54,9 @@ struct PersistentProblem {
     TaggedSum* v_sums = nullptr;
     TaggedSum* closing_sums = nullptr;
     double* x_sums = nullptr;  // two lists of kMostPersistentBlocks, for even and for odd iterations
-    // In a block's shared memory, in bytes: u twice, v, the vectors of the step, the products of its rows.
+    // In a block's shared memory, in bytes: u and v twice, the vectors of the step, the products of its rows.
     std::uint32_t u_at[2] = {};
-    std::uint32_t v_at = 0;
+    std::uint32_t v_at[2] = {};
     std::uint32_t step_at[kMostStepVectors] = {};
     std::uint32_t dots_at = 0;
     std::uint32_t shared_bytes = 0;

@@ -109,7 +109,7 @@ SmallPlan plan_small_problem(std::int64_t rows, std::int64_t cols, const std::in
 
     const std::int64_t u_bytes = aligned(plan.forward.most_rows * value_bytes);
     const std::int64_t v_bytes = aligned(plan.adjoint.most_rows * value_bytes);
-    plan.vector_bytes = 2 * u_bytes + (1 + cuda::kMostStepVectors) * v_bytes + std::max(u_bytes, v_bytes) +
+    plan.vector_bytes = 2 * u_bytes + (2 + cuda::kMostStepVectors) * v_bytes + std::max(u_bytes, v_bytes) +
                         aligned((plan.forward.most_rows + 1) * 4) + aligned((plan.adjoint.most_rows + 1) * 4);
     if (plan.vector_bytes > limits.shared_bytes) {
         plan.impossible = fmt::format("a block's part of the vectors needs {}, its shared memory has {}", format_bytes(plan.vector_bytes),
@@ -170,7 +170,7 @@ SmallProblem<T>::SmallProblem(const CsrMatrix& a, const CsrMatrix& transpose, in
     };
     constexpr auto kValue = static_cast<std::int64_t>(sizeof(T));
     for (std::uint32_t& u_at : problem_.u_at) u_at = take(plan.forward.most_rows * kValue);
-    problem_.v_at = take(plan.adjoint.most_rows * kValue);
+    for (std::uint32_t& v_at : problem_.v_at) v_at = take(plan.adjoint.most_rows * kValue);
     for (std::uint32_t& step_at : problem_.step_at) step_at = take(plan.adjoint.most_rows * kValue);
     problem_.dots_at = take(std::max(plan.forward.most_rows, plan.adjoint.most_rows) * kValue);
     problem_.forward.offsets_at = take((plan.forward.most_rows + 1) * 4);

@@ -52,6 +52,8 @@ struct Handles {
     ~Handles() {
         if (dense) LSMR_CHECK_NOTHROW(cublasDestroy(dense));
         if (sparse) LSMR_CHECK_NOTHROW(cusparseDestroy(sparse));
+        // The libraries free what they took while their calls were captured, which CUDA refuses: the next check must not find that.
+        cudaGetLastError();
     }
     Handles(const Handles&) = delete;
     Handles& operator=(const Handles&) = delete;
