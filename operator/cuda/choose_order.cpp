@@ -166,7 +166,7 @@ class Orders {
             DevicePattern<Offset> pattern{a_.rows, a_.cols, a_.nnz, offsets, a_.columns->data()};
             if (at.columns != nullptr) {
                 at.with_offsets([&](const auto* transposed) {
-                    // (GCC 12 takes decltype of the captured `offsets` for another type than that of `transposed`.)
+                    // (decltype of the captured `offsets` would be another type here: GCC 12.)
                     if constexpr (std::is_same_v<std::remove_cvref_t<decltype(*transposed)>, Offset>) pattern.transposed_offsets = transposed;
                 });
                 LSMR_EXPECT(pattern.transposed_offsets != nullptr);
@@ -191,9 +191,10 @@ class Orders {
         const DeviceBuffer<std::int32_t> new_column = inverse_order(order.col, context_);
         const auto lines = [](const DeviceBuffer<std::int32_t>& buffer) { return buffer.size() > 0 ? buffer.data() : nullptr; };
         a_.with_offsets([&](const auto* offsets) {
+            using Given = std::remove_const_t<std::remove_pointer_t<decltype(offsets)>>;
             to.a.with_offsets([&](auto* out) {
                 using Offset = std::remove_pointer_t<decltype(out)>;
-                if constexpr (std::is_same_v<const Offset*, std::remove_cv_t<decltype(offsets)>> || std::is_same_v<Offset*, decltype(offsets)>) {
+                if constexpr (std::is_same_v<Offset, Given>) {  // as both are: they have as many entries
                     permute_rows<T, Offset>(a_.rows, a_.nnz, lines(order.row), lines(new_column), offsets, a_.columns->data(), a_.values->data(), out,
                                             to.a.columns->data(), to.a.values->data(), context_);
                 }

@@ -28,15 +28,18 @@ __device__ inline void publish(TaggedSum* to, double sum, std::uint64_t tag) {
                  "l"(__double_as_longlong(sum)), "l"(tag)
                  : "memory");
 }
+// Relaxed: several can be under way at once. acquire() follows when all have come.
 __device__ inline TaggedSum observe(const TaggedSum* from) {
     long long sum;
     std::uint64_t tag;
-    asm volatile("{ .reg .b128 both; ld.acquire.gpu.global.b128 both, [%2]; mov.b128 {%0, %1}, both; }"
+    asm volatile("{ .reg .b128 both; ld.relaxed.gpu.global.b128 both, [%2]; mov.b128 {%0, %1}, both; }"
                  : "=l"(sum), "=l"(tag)
                  : "l"(from)
                  : "memory");
     return {__longlong_as_double(sum), tag};
 }
+
+__device__ inline void acquire() { asm volatile("fence.acq_rel.gpu;" ::: "memory"); }
 
 // All warps but the last.
 __device__ inline void sync_workers() { asm volatile("bar.sync 1, %0;" ::"n"(kPersistentThreads - 32) : "memory"); }
@@ -72,6 +75,7 @@ __device__ inline double collect(const TaggedSum* sums, std::uint64_t tag) {
             }
         }
     } while (missing);
+    acquire();
     __syncwarp();
     double sum = 0;
 #pragma unroll
