@@ -144,8 +144,8 @@ class SignalWatch : public Observer {
     }
 };
 
-// The same as solve_columns() with --loss, without an operator that lasts: the weights change with every solve.
-Outcome fit_columns(const CommandLine& line, Problem& problem, Console& console) {
+// The same as solve_columns() with --loss.
+Outcome fit_columns(const CommandLine& line, Problem& problem, PreparedProblem& prepared, Console& console) {
     const std::size_t rows = static_cast<std::size_t>(problem.a->rows());
     const std::size_t cols = static_cast<std::size_t>(problem.a->cols());
     SignalWatch watch;
@@ -161,9 +161,9 @@ Outcome fit_columns(const CommandLine& line, Problem& problem, Console& console)
             if (!problem.center.empty())
                 options.center = std::span<const double>(problem.center).subspan(at * cols, cols);
             options.time_limit_seconds = std::max(0.0, options.time_limit_seconds - since_start.seconds());
-            fitted = solve_robust(problem.a, std::span<const double>(problem.b).subspan(at * rows, rows),
-                                  std::span<double>(problem.x).subspan(at * cols, cols), line.prepare, options,
-                                  line.robust, !line.x0.empty(), &watch);
+            fitted = solve_robust(prepared, std::span<const double>(problem.b).subspan(at * rows, rows),
+                                  std::span<double>(problem.x).subspan(at * cols, cols), options, line.robust,
+                                  !line.x0.empty(), &watch);
         }
         outcome.timing.solve_seconds += fitted.result.solve_seconds;
         outcome.timing.audit_seconds += fitted.result.audit_seconds;
@@ -172,9 +172,8 @@ Outcome fit_columns(const CommandLine& line, Problem& problem, Console& console)
         outcome.robust.push_back(std::move(fitted));
     }
     find_worst(outcome);
-    // All but the solves themselves: the operator of each set of weights, and the loss.
-    outcome.timing.setup_seconds =
-        std::max(0.0, since_start.seconds() - outcome.timing.solve_seconds - outcome.timing.audit_seconds);
+    outcome.timing.setup_seconds = prepared.info().setup_seconds;  // that of each set of weights too
+    outcome.memory = prepared.memory();
     return outcome;
 }
 
@@ -276,22 +275,21 @@ int solve(CommandLine& line, Console& console) {
     line.prepare.regulariser = problem.regulariser;
     if (!line.plan.empty()) read_plan(read_text(line.plan), line.plan, a, line.prepare);
     if (resume) adopt_kernels(*resume, line.prepare);
-    std::optional<PreparedProblem> prepared = prepare(line, problem);
-    const PreparedInfo info = prepared->info();
+    PreparedProblem prepared = prepare(line, problem);
+    const PreparedInfo info = prepared.info();
     if (!line.save_plan.empty()) write_text(line.save_plan, plan_text(a, line.prepare.precision, info));
-    resolve_method(line, a, *prepared);
+    resolve_method(line, a, prepared);
     warnings.insert(warnings.end(), info.notes.begin(), info.notes.end());
     for (const std::string& warning : warnings) console.warning(warning);
-    print_setup(console, line, *prepared);
-    if (is_robust(line)) prepared.reset();  // each set of weights has an operator of its own
+    print_setup(console, line, prepared);
 
     std::optional<HistoryFile> history;
     if (!line.history.empty()) history.emplace(line.history);
     const std::vector<double> x_start(problem.x.begin(), problem.x.begin() + (line.compare_eigen ? a.cols() : 0));
     note_signals();
-    Outcome outcome = prepared ? solve_columns(line, problem, *prepared, console, history ? &*history : nullptr,
-                                               resume ? &*resume : nullptr)
-                               : fit_columns(line, problem, console);
+    Outcome outcome = is_robust(line) ? fit_columns(line, problem, prepared, console)
+                                      : solve_columns(line, problem, prepared, console, history ? &*history : nullptr,
+                                                      resume ? &*resume : nullptr);
     if (resume) outcome.resumed_iteration = resume->iteration;
 
     const Stopwatch writing;

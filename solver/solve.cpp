@@ -47,6 +47,15 @@ EngineMatrix make_engine_matrix(std::shared_ptr<const CsrMatrix> original, const
     return m;
 }
 
+int narrowing_exponent(const EngineMatrix& a, Precision precision) {
+    return precision == Precision::fp64 ? 0 : -binary_exponent(a.max_abs);
+}
+
+bool keeps_exponent(const EngineMatrix& a, Precision precision, int exponent) {
+    constexpr int kFar = 20;  // of the 126 that fp32 has: entries that are smaller by eps^2 must survive too
+    return std::abs(narrowing_exponent(a, precision) - exponent) <= kFar;
+}
+
 namespace {
 
 // The engine that options ask for, with the fall-backs that they allow: dual -> single -> CPU, each one said.
@@ -130,30 +139,29 @@ void check_finite(std::span<const double> values, const char* what) {
     }
 }
 
-PreparedProblem::PreparedProblem(std::shared_ptr<const CsrMatrix> a, const PrepareOptions& options) {
-    LSMR_EXPECT(a != nullptr);
-    const auto start = std::chrono::steady_clock::now();
-    std::vector<std::string> notes;
+detail::EngineMatrix PreparedProblem::transform(std::shared_ptr<const CsrMatrix> a, std::span<const double> weights) {
+    PrepareOptions options = options_;
+    options.weights = weights;
     transform_ = make_transform(a, options);
     detail::EngineMatrix m = detail::make_engine_matrix(std::move(a), transform_);
-    std::string blocks_note;
+    preconditioner_note_.clear();
     if (options.preconditioner == Preconditioner::sketch) {
-        detail::make_sketch(m, options, blocks_note);
+        detail::make_sketch(m, options, preconditioner_note_);
     } else if (options.preconditioner != Preconditioner::none) {
-        m.preconditioner = detail::make_preconditioner(m, options, blocks_note);
+        m.preconditioner = detail::make_preconditioner(m, options, preconditioner_note_);
     }
-    preconditioner_ = options.preconditioner;
-    engine_ = detail::make_engine(m, options, notes);
     // The engine has what it needs of the copies.
     transform_.a.reset();
     transform_.below.reset();
-    if (options.scale == Scaling::rows || options.scale == Scaling::both) {
-        notes.push_back(
-            "scaled rows weigh the equations differently: where A x = b cannot be met, another x is the least-squares solution");
-    }
-    info_ = engine_->info();
-    info_.precision = options.precision;
-    info_.notes.insert(info_.notes.begin(), notes.begin(), notes.end());
+    return m;
+}
+
+void PreparedProblem::describe(const PreparedInfo& engine) {
+    const double setup_seconds = info_.setup_seconds;
+    info_ = engine;
+    info_.precision = options_.precision;
+    info_.setup_seconds = setup_seconds;
+    info_.notes.insert(info_.notes.begin(), fallbacks_.begin(), fallbacks_.end());
     if (!transform_.column_scale.empty()) {
         info_.plan.notes.push_back(fmt::format("columns scaled by powers of two, from 1 to {:g}",
                                                *std::max_element(transform_.column_scale.begin(), transform_.column_scale.end())));
@@ -162,9 +170,37 @@ PreparedProblem::PreparedProblem(std::shared_ptr<const CsrMatrix> a, const Prepa
         info_.plan.notes.push_back(
             fmt::format("{} regularising rows, {} entries, as an operator of their own", transform_.g->rows(), transform_.g->nnz()));
     }
-    if (!blocks_note.empty()) info_.plan.notes.push_back(blocks_note);
+    if (!preconditioner_note_.empty()) info_.plan.notes.push_back(preconditioner_note_);
+}
+
+PreparedProblem::PreparedProblem(std::shared_ptr<const CsrMatrix> a, const PrepareOptions& options)
+    : options_(options),
+      weights_(options.weights.begin(), options.weights.end()),
+      column_damp_(options.column_damp.begin(), options.column_damp.end()) {
+    LSMR_EXPECT(a != nullptr);
+    const auto start = std::chrono::steady_clock::now();
+    options_.weights = weights_;
+    options_.column_damp = column_damp_;
+    const detail::EngineMatrix m = transform(std::move(a), options_.weights);
+    engine_ = detail::make_engine(m, options_, fallbacks_);
+    if (options.scale == Scaling::rows || options.scale == Scaling::both) {
+        fallbacks_.push_back(
+            "scaled rows weigh the equations differently: where A x = b cannot be met, another x is the least-squares solution");
+    }
+    describe(engine_->info());
     info_.setup_seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
 }
+
+void PreparedProblem::reweight(std::span<const double> factors) {
+    detail::check_length(static_cast<std::int64_t>(factors.size()), matrix().rows(), "the vector of weights", matrix());
+    const auto start = std::chrono::steady_clock::now();
+    std::vector<double> weights(factors.begin(), factors.end());
+    for (std::size_t i = 0; i < weights_.size(); ++i) weights[i] *= weights_[i];
+    engine_->update(transform(engine_->engine_matrix().original, weights));
+    describe(engine_->info());
+    info_.setup_seconds += std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+}
+
 PreparedProblem::~PreparedProblem() = default;
 PreparedProblem::PreparedProblem(PreparedProblem&&) noexcept = default;
 PreparedProblem& PreparedProblem::operator=(PreparedProblem&&) noexcept = default;
@@ -196,7 +232,7 @@ SolveIdentity PreparedProblem::identity(std::span<const double> b, std::span<con
     const auto number = [](double value) { return fmt::format("{}", value); };  // the shortest that reads back
     identity.settings = {
         {"the method", name(options.method)},
-        {"the preconditioner", name(preconditioner_)},
+        {"the preconditioner", name(options_.preconditioner)},
         {"the precision", info_.precision == Precision::fp64 ? "fp64" : "fp32"},
         {"the device", info_.device == DeviceKind::cuda ? info_.device_name : "CPU"},
         {"the storage of A", name(info_.plan.storage)},
@@ -244,7 +280,7 @@ SolveResult PreparedProblem::solve(std::span<const double> b, std::span<double> 
     resumption.identity = [&] { return identity(b, x0, resolved); };
     resumption.from = resume;
     if (resume != nullptr) check_identity(resume->identity, resumption.identity());
-    if (preconditioner_ != Preconditioner::none) {
+    if (options_.preconditioner != Preconditioner::none) {
         if (resolved.method != Method::lsmr && resolved.method != Method::lsqr) {
             throw InputError(fmt::format("{} takes no preconditioner: lsmr and lsqr do", name(resolved.method)));
         }
@@ -255,7 +291,7 @@ SolveResult PreparedProblem::solve(std::span<const double> b, std::span<double> 
     SolveResult result = engine_->solve(b, x, resolved, use_x0, observer, resumption);
     const std::int64_t rows = matrix().rows() + (transform_.g ? transform_.g->rows() : 0);
     if (result.converged() && resolved.damp == 0 && rows < matrix().cols()) {
-        const char* which = preconditioner_ != Preconditioner::none
+        const char* which = options_.preconditioner != Preconditioner::none
                                 ? "||K^-1 D^-1 (x - x0)||, of the preconditioner's metric, and not of least ||x - x0||"
                             : scales_columns ? "||D^-1 (x - x0)||, D being the column scale, and not of least ||x - x0||"
                             : use_x0         ? "||x - x0||"
@@ -282,7 +318,7 @@ std::vector<SolveResult> PreparedProblem::solve_many(std::span<const double> b, 
 
 MethodChoice PreparedProblem::choose_method(const SolveOptions& options) const {
     // CG takes A as it is; rows that regularise make a least-squares problem of any A.
-    const bool plain = preconditioner_ == Preconditioner::none && transform_.column_scale.empty() && !transform_.changes_the_problem();
+    const bool plain = options_.preconditioner == Preconditioner::none && transform_.column_scale.empty() && !transform_.changes_the_problem();
     const std::int64_t rows = matrix().rows() + (transform_.g ? transform_.g->rows() : 0);
     return lsmr::choose_method(options, rows, matrix().cols(), plain ? &matrix() : nullptr);
 }

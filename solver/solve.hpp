@@ -20,6 +20,7 @@ namespace lsmr {
 
 namespace detail {
 class Engine;
+struct EngineMatrix;
 }
 
 // A matrix set up for solving: operator, plan and buffers, on one device, kept for any number of solves.
@@ -49,9 +50,16 @@ class PreparedProblem {
     std::vector<SolveResult> solve_many(std::span<const double> b, std::span<double> x, std::int64_t k,
                                         const SolveOptions& options, bool use_x0 = false, Observer* observer = nullptr);
 
+    // Weighs the rows by those of the options times factors, one for each row, at least 0: the operator is updated in place, and scaling
+    // and preconditioner are made anew. Solves after it are those of a problem that was set up with these weights.
+    // Throws as the constructor does; where it throws, solves need a reweight() that succeeds.
+    void reweight(std::span<const double> factors);
+
     // What solve() would take for options.method.
     MethodChoice choose_method(const SolveOptions& options) const;
     const CsrMatrix& matrix() const;
+    // As given; its spans are copies.
+    const PrepareOptions& options() const { return options_; }
     const PreparedInfo& info() const;
     // Device pool, all zero on the CPU.
     MemoryUse memory() const;
@@ -59,8 +67,15 @@ class PreparedProblem {
   private:
     SolveIdentity identity(std::span<const double> b, std::span<const double> x0, const SolveOptions& options) const;
 
-    Preconditioner preconditioner_ = Preconditioner::none;
+    // The transform of the matrix as the options, with these weights, have it; and of that what the engine takes. Notes go to info.
+    detail::EngineMatrix transform(std::shared_ptr<const CsrMatrix> a, std::span<const double> weights);
+    void describe(const PreparedInfo& engine);
+
+    PrepareOptions options_;
+    std::vector<double> weights_, column_damp_;  // of the options
     Transform transform_;  // what of it each solve needs: R, D and G
+    std::string preconditioner_note_;
+    std::vector<std::string> fallbacks_;
     std::unique_ptr<detail::Engine> engine_;
     PreparedInfo info_;
 };

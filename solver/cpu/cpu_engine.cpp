@@ -60,30 +60,32 @@ std::vector<double> sketch_solution(const EngineMatrix& m, std::span<const doubl
 template <class T>
 class CpuEngine final : public Engine {
   public:
-    CpuEngine(const EngineMatrix& a, const PrepareOptions& options) : a_(a), options_(options) {
+    CpuEngine(const EngineMatrix& a, const PrepareOptions& options) : options_(options) {
         const auto start = std::chrono::steady_clock::now();
-        const ThreadScope threads(options.threads);
-        // fp32 is scaled before it is narrowed.
-        constexpr bool kNarrow = sizeof(T) < sizeof(double);
-        const int exponent = kNarrow ? -binary_exponent(a.max_abs) : 0;
-        operator_ = make_cpu_operator<T>(a.working, operator_options(options, exponent));
-        if (a.below) {
-            set(one_, 1.0);
-            below_ = make_cpu_operator<T>(a.below, small_operator_options(options, exponent));
-            stack_ = std::make_unique<StackedOperator<T>>(*operator_, *below_, &one_);
+        update(a);
+        info_.device = DeviceKind::cpu;
+        info_.device_name = "CPU";
+        info_.setup_seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+    }
+
+    void update(const EngineMatrix& a) override {
+        const ThreadScope threads(options_.threads);
+        a_ = a;
+        if (operator_ && keeps_exponent(a, options_.precision, operator_->exponent())) {
+            operator_->update(a.working);
+            if (below_) below_->update(a.below);
+        } else {
+            make_operators();
         }
-        backend_ = std::make_unique<CpuBackend<T>>(stack_ ? *stack_ : static_cast<const LinearOperator<T>&>(*operator_));
+        k_.reset();
         if (a.preconditioner) {
             k_ = make_cpu_operator<T>(std::shared_ptr<const CsrMatrix>(a.preconditioner, &a.preconditioner->k));
         }
         if (a.sketch) k_ = a.sketch->template inverse<T>();
         if (k_) backend_->set_preconditioner(*k_);
         if (kNarrow) audit_ = std::make_unique<HostAudit>(*a.working, a.below.get());
-        info_.device = DeviceKind::cpu;
-        info_.device_name = "CPU";
         info_.plan = operator_->plan();
         info_.threads = omp_get_max_threads();
-        info_.setup_seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
     }
 
     SolveResult solve(std::span<const double> b, std::span<double> x, const SolveOptions& options, bool use_x0,
@@ -104,6 +106,19 @@ class CpuEngine final : public Engine {
     MemoryUse memory() const override { return {}; }
 
   private:
+    static constexpr bool kNarrow = sizeof(T) < sizeof(double);
+
+    void make_operators() {
+        const int exponent = narrowing_exponent(a_, options_.precision);
+        operator_ = make_cpu_operator<T>(a_.working, operator_options(options_, exponent));
+        if (a_.below) {
+            set(one_, 1.0);
+            below_ = make_cpu_operator<T>(a_.below, small_operator_options(options_, exponent));
+            stack_ = std::make_unique<StackedOperator<T>>(*operator_, *below_, &one_);
+        }
+        backend_ = std::make_unique<CpuBackend<T>>(stack_ ? *stack_ : static_cast<const LinearOperator<T>&>(*operator_));
+    }
+
     EngineMatrix a_;
     PrepareOptions options_;
     std::unique_ptr<MatrixOperator<T>> operator_;

@@ -15,37 +15,38 @@ template <class T>
 class CudaEngine final : public Engine {
   public:
     CudaEngine(const EngineMatrix& a, const PrepareOptions& options)
-        : a_(a), options_(options), context_(options.device_index, options.gpu_memory_limit_bytes) {
+        : options_(options), context_(options.device_index, options.gpu_memory_limit_bytes) {
         const auto start = std::chrono::steady_clock::now();
-        const DeviceScope scope(context_.device());
-        // fp32 is scaled before it is narrowed.
-        constexpr bool kNarrow = sizeof(T) < sizeof(double);
-        const int exponent = kNarrow ? -binary_exponent(a.max_abs) : 0;
-        operator_ = make_cuda_operator<T>(*a.working, context_, operator_options(options, exponent));
-        if (a.below) {
-            below_ = make_cuda_operator<T>(*a.below, context_, small_operator_options(options, exponent));
-            one_ = DeviceBuffer<Coefficient<T>>(context_, 1);
-            Coefficient<T> one;
-            set(one, 1.0);
-            LSMR_CHECK(cudaMemcpyAsync(one_.data(), &one, sizeof(one), cudaMemcpyHostToDevice, context_.stream()));
-            context_.synchronize();
-            stack_ = std::make_unique<StackedOperator<T>>(*operator_, *below_, one_.data());
-        }
-        if (a.preconditioner) k_ = make_cuda_operator<T>(a.preconditioner->k, context_, small_operator_options(options, 0));
-        check_vectors_fit();
-        backend_ = std::make_unique<CudaBackend<T>>(stack_ ? *stack_ : static_cast<const LinearOperator<T>&>(*operator_), context_);
-        if (k_) backend_->set_preconditioner(*k_);
-        // The products are those of a rounded matrix: the truth is on the host.
-        if (kNarrow || options.narrow == NarrowKind::fp32_values) audit_ = std::make_unique<HostAudit>(*a.working, a.below.get());
-        context_.pool().trim();  // what only the setup needed
+        update(a);
         info_.device = DeviceKind::cuda;
         info_.device_name = context_.device_name();
-        info_.plan = operator_->plan();
-        info_.threads = omp_get_max_threads();
         if (context_.pool().backend() == MemoryPool::Backend::plain) {
             info_.notes.push_back("this device has no memory pools: cudaMalloc is used");
         }
         info_.setup_seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+    }
+
+    void update(const EngineMatrix& a) override {
+        const DeviceScope scope(context_.device());
+        a_ = a;
+        k_.reset();
+        if (operator_ && keeps_exponent(a, options_.precision, operator_->exponent())) {
+            operator_->update(a.working);
+            if (below_) below_->update(a.below);
+        } else {
+            make_operators();
+        }
+        if (a.preconditioner) k_ = make_cuda_operator<T>(a.preconditioner->k, context_, small_operator_options(options_, 0));
+        if (!backend_) {
+            check_vectors_fit();
+            backend_ = std::make_unique<CudaBackend<T>>(stack_ ? *stack_ : static_cast<const LinearOperator<T>&>(*operator_), context_);
+        }
+        if (k_) backend_->set_preconditioner(*k_);
+        // The products are those of a rounded matrix: the truth is on the host.
+        if (kNarrow || options_.narrow == NarrowKind::fp32_values) audit_ = std::make_unique<HostAudit>(*a.working, a.below.get());
+        context_.pool().trim();  // what only the setup needed
+        info_.plan = operator_->plan();
+        info_.threads = omp_get_max_threads();
     }
 
     SolveResult solve(std::span<const double> b, std::span<double> x, const SolveOptions& options, bool use_x0,
@@ -63,6 +64,26 @@ class CudaEngine final : public Engine {
     }
 
   private:
+    static constexpr bool kNarrow = sizeof(T) < sizeof(double);
+
+    void make_operators() {
+        backend_.reset();
+        stack_.reset();
+        operator_.reset();
+        below_.reset();
+        const int exponent = narrowing_exponent(a_, options_.precision);
+        operator_ = make_cuda_operator<T>(*a_.working, context_, operator_options(options_, exponent));
+        if (a_.below) {
+            below_ = make_cuda_operator<T>(*a_.below, context_, small_operator_options(options_, exponent));
+            one_ = DeviceBuffer<Coefficient<T>>(context_, 1);
+            Coefficient<T> one;
+            set(one, 1.0);
+            LSMR_CHECK(cudaMemcpyAsync(one_.data(), &one, sizeof(one), cudaMemcpyHostToDevice, context_.stream()));
+            context_.synchronize();
+            stack_ = std::make_unique<StackedOperator<T>>(*operator_, *below_, one_.data());
+        }
+    }
+
     // Known before the solve, so that it does not fail in the middle: the most vectors that a method and the audit use.
     void check_vectors_fit() {
         constexpr std::int64_t kRowVectors = 3;
