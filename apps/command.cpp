@@ -119,6 +119,7 @@ Outcome solve_columns(const CommandLine& line, Problem& problem, PreparedProblem
         SolveOptions options = line.solve;
         if (!problem.center.empty()) options.center = std::span<const double>(problem.center).subspan(at * cols, cols);
         options.time_limit_seconds = std::max(0.0, options.time_limit_seconds - since_start.seconds());
+        options.estimate_variances = line.errors.kind == ErrorKind::estimate;
         outcome.columns.push_back(prepared.solve(std::span<const double>(problem.b).subspan(at * rows, rows),
                                                  std::span<double>(problem.x).subspan(at * cols, cols), options,
                                                  !line.x0.empty(), &follower, resume));
@@ -175,6 +176,24 @@ Outcome fit_columns(const CommandLine& line, Problem& problem, PreparedProblem& 
     outcome.timing.setup_seconds = prepared.info().setup_seconds;  // that of each set of weights too
     outcome.memory = prepared.memory();
     return outcome;
+}
+
+// For every column of b. (A^T A)^-1 is the same for all, so solves for it are made once.
+void find_standard_errors(const CommandLine& line, PreparedProblem& prepared, Outcome& outcome) {
+    SignalWatch watch;
+    for (const SolveResult& column : outcome.columns) {
+        const bool reuse = line.errors.kind != ErrorKind::estimate && !outcome.errors.empty();
+        StandardErrorOptions wanted = line.errors;
+        if (reuse) wanted.kind = ErrorKind::none;  // sigma alone
+        StandardErrors errors = standard_errors(prepared, line.solve, column, wanted, &watch);
+        if (reuse) {
+            const double sigma = errors.sigma;
+            errors = outcome.errors.front();
+            errors.sigma = sigma;
+        }
+        outcome.errors.push_back(std::move(errors));
+    }
+    outcome.timing.errors_seconds = outcome.errors.front().seconds;
 }
 
 double relative_error(std::span<const double> x, std::span<const double> x_true) {
@@ -243,6 +262,20 @@ PreparedProblem prepare(const CommandLine& line, const Problem& problem) {
     }
 }
 
+// Before the solve, what standard_errors() would refuse after it.
+void check_standard_errors(const CommandLine& line, const Problem& problem) {
+    if (line.errors.kind == ErrorKind::none) return;
+    const std::int64_t cols = problem.a->cols();
+    const auto zeros = std::count(problem.weights.begin(), problem.weights.end(), 0.0);
+    if (problem.a->rows() - zeros <= cols) {
+        throw UsageError(fmt::format("--standard-errors need more equations than unknowns; there are {} and {}",
+                                     problem.a->rows() - zeros, cols));
+    }
+    for (const std::int64_t column : line.errors.columns) {
+        if (column >= cols) throw UsageError(fmt::format("--standard-errors: there is no column {}, A has {}", column + 1, cols));
+    }
+}
+
 int solve(CommandLine& line, Console& console) {
     const std::string rhs_note = resolve_rhs(line);
     check_outputs(line);
@@ -250,12 +283,13 @@ int solve(CommandLine& line, Console& console) {
     const CsrMatrix& a = *problem.a;
     line.solve.conlim = resolved_conlim(line.solve, line.prepare.precision);
     line.solve.stall_window = resolved_stall_window(line.solve, a.rows(), a.cols());
-    line.solve.max_iterations = resolved_max_iterations(line.solve, a.rows(), a.cols());
+    line.solve.max_iterations = resolved_max_iterations(line.solve, a.rows(), a.cols(), line.prepare.precision);
     if (line.compare_eigen) check_eigen_can_hold(a, line.solve.damp > 0);
     if (problem.columns > 1 && (!line.save_state.empty() || !line.resume.empty())) {
         throw UsageError(
             fmt::format("--save-state and --resume are for one column of b; this one has {}", problem.columns));
     }
+    check_standard_errors(line, problem);
     std::optional<Checkpoint> resume;
     if (!line.resume.empty()) resume = read_state(line.resume);
 
@@ -303,6 +337,7 @@ int solve(CommandLine& line, Console& console) {
     if (!line.output.empty()) write_x(line, problem, outcome);
     outcome.timing.write_seconds = writing.seconds();
     if (!problem.x_true.empty()) outcome.error_to_x_true = relative_error(problem.x, problem.x_true);
+    if (line.errors.kind != ErrorKind::none && noted_signal() == 0) find_standard_errors(line, prepared, outcome);
     print_outcome(console, line, problem, outcome);
 
     if (line.compare_eigen && noted_signal() == 0) {

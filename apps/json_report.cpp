@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <cmath>
+#include <span>
 #include <nlohmann/json.hpp>
 
 namespace lsmr {
@@ -37,6 +38,7 @@ Json norms_json(const Norms& norms) {
             {"r_estimated", number(norms.r_estimated)},
             {"ar_estimated", number(norms.ar_estimated)},
             {"a_frobenius", number(norms.a_frobenius)},
+            {"a_frobenius_estimated", number(norms.a_estimated)},
             {"cond_estimate", number(norms.cond_estimate)},
             {"x", number(norms.x)},
             {"dx", number(norms.dx)},
@@ -60,6 +62,29 @@ Json robust_json(const RobustOptions& options, const RobustResult& fit) {
             {"gradient_bound", number(fit.gradient_bound)},
             {"downweighted_rows", fit.downweighted},
             {"solves", std::move(solves)}};
+}
+
+Json errors_json(const StandardErrors& errors, std::span<const double> x) {
+    Json columns = Json::array();
+    Json values = Json::array();
+    Json at = Json::array();
+    Json spread = Json::array();
+    for (std::size_t k = 0; k < errors.columns.size(); ++k) {
+        columns.push_back(errors.columns[k] + 1);
+        at.push_back(number(x[static_cast<std::size_t>(errors.columns[k])]));
+        values.push_back(number(errors.sigma * errors.unit_errors[k]));
+        if (!errors.unit_spread.empty()) spread.push_back(number(errors.sigma * errors.unit_spread[k]));
+    }
+    return {{"kind", name(errors.kind)},
+            {"complete", errors.complete},
+            {"sigma", number(errors.sigma)},
+            {"cond_frobenius", number(errors.cond_frobenius)},
+            {"iterations", errors.iterations},
+            {"columns", std::move(columns)},
+            {"x", std::move(at)},
+            {"values", std::move(values)},
+            {"spread", errors.unit_spread.empty() ? Json(nullptr) : std::move(spread)},
+            {"notes", errors.notes}};
 }
 
 Json matrix_json(const CommandLine& line, const Problem& problem) {
@@ -127,6 +152,9 @@ Json options_json(const CommandLine& line) {
         {"allow_fallback", prepare.allow_fallback},
         {"threads", prepare.threads},
         {"deterministic", prepare.deterministic},
+        {"standard_errors", line.errors.kind == ErrorKind::none ? Json(nullptr) : Json(name(line.errors.kind))},
+        {"standard_errors_probes", line.errors.kind == ErrorKind::hutchinson ? Json(line.errors.probes) : Json(nullptr)},
+        {"standard_errors_seed", line.errors.kind == ErrorKind::hutchinson ? Json(line.errors.seed) : Json(nullptr)},
         {"compare", line.compare_eigen ? Json("eigen") : Json(nullptr)}};
 }
 
@@ -198,6 +226,12 @@ std::string solve_json(const CommandLine& line, const Problem& problem, const Pr
     json["restarts"] = result.restarts;
     json["norms"] = norms_json(result.norms);
     json["robust"] = outcome.robust.empty() ? Json(nullptr) : robust_json(line.robust, outcome.robust.at(outcome.worst));
+    const auto x_of = [&](std::size_t column) {
+        const auto cols = static_cast<std::size_t>(problem.a->cols());
+        return std::span<const double>(problem.x).subspan(column * cols, cols);
+    };
+    json["standard_errors"] =
+        outcome.errors.empty() ? Json(nullptr) : errors_json(outcome.errors.at(outcome.worst), x_of(outcome.worst));
     json["matrix"] = matrix_json(line, problem);
     json["rhs"] = rhs_json(problem, outcome.error_to_x_true);
     json["options"] = options_json(line);
@@ -214,6 +248,7 @@ std::string solve_json(const CommandLine& line, const Problem& problem, const Pr
                               {"setup", number(outcome.timing.setup_seconds)},
                               {"solve", number(outcome.timing.solve_seconds)},
                               {"audit", number(outcome.timing.audit_seconds)},
+                              {"standard_errors", number(outcome.timing.errors_seconds)},
                               {"write", number(outcome.timing.write_seconds)}};
     json["memory"] = {{"pool_peak_bytes", outcome.memory.pool_peak_bytes},
                       {"pool_reserved_bytes", outcome.memory.pool_reserved_bytes}};
@@ -235,6 +270,7 @@ std::string solve_json(const CommandLine& line, const Problem& problem, const Pr
                                {"restarts", column.restarts},
                                {"notes", column.notes},
                                {"norms", norms_json(column.norms)}});
+            if (!outcome.errors.empty()) columns.back()["standard_errors"] = errors_json(outcome.errors[i], x_of(i));
             if (!outcome.robust.empty()) columns.back()["robust"] = robust_json(line.robust, outcome.robust[i]);
         }
         json["columns"] = std::move(columns);

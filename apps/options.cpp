@@ -164,6 +164,45 @@ void parse_preconditioner(PrepareOptions& prepare, const std::string& text) {
     }
 }
 
+// "1,5,10-20": columns from 1, in the order given.
+std::vector<std::int64_t> parse_columns(const std::string& text) {
+    std::vector<std::int64_t> columns;
+    for (std::size_t begin = 0; begin <= text.size();) {
+        const std::size_t end = std::min(text.find(',', begin), text.size());
+        const std::string part = text.substr(begin, end - begin);
+        const std::size_t dash = part.find('-', 1);
+        const std::int64_t first = parse_integer(part.substr(0, dash), 1);
+        const std::int64_t last = dash == std::string::npos ? first : parse_integer(part.substr(dash + 1), first);
+        if (last - first >= kMaxDimension) throw UsageError("too many columns");
+        for (std::int64_t column = first; column <= last; ++column) columns.push_back(column - 1);
+        begin = end + 1;
+    }
+    return columns;
+}
+
+// estimate, exact[:COLS], hutchinson[:K[:SEED]].
+void parse_standard_errors(StandardErrorOptions& errors, const std::string& text) {
+    const std::size_t colon = text.find(':');
+    const bool given = colon != std::string::npos;
+    try {
+        errors.kind = parse_choice<ErrorKind>(text.substr(0, colon), {{"estimate", ErrorKind::estimate},
+                                                                      {"exact", ErrorKind::exact},
+                                                                      {"hutchinson", ErrorKind::hutchinson}});
+    } catch (const UsageError&) {
+        throw UsageError("must be estimate, exact, exact:COLS (as 1,5,10-20), hutchinson or hutchinson:K[:SEED]");
+    }
+    if (!given) return;
+    if (errors.kind == ErrorKind::estimate) throw UsageError("estimate takes nothing after it");
+    std::string rest = text.substr(colon + 1);
+    if (errors.kind == ErrorKind::exact) {
+        errors.columns = parse_columns(rest);
+        return;
+    }
+    const std::size_t second = rest.find(':');
+    if (second != std::string::npos) errors.seed = parse_seed(std::string_view(rest).substr(second + 1));
+    errors.probes = parse_integer(rest.substr(0, second), 2);
+}
+
 // l2, l1, or a loss with its threshold, as huber:1.5.
 void parse_loss(RobustOptions& robust, const std::string& text) {
     const std::size_t colon = text.find(':');
@@ -290,10 +329,10 @@ std::vector<FlagGroup> make_flag_groups() {
              {"device", "", "D", "auto, cpu, cuda or cuda:N [auto]",
               [](CommandLine& line, const std::string& value) { parse_device(line.prepare, value); }},
              {"precision", "", "P",
-              fmt::format("fp64 or fp32, of matrix and vectors [{}]", name(PrepareOptions{}.precision)),
+              fmt::format("fp64, fp32, or mixed: fp32, corrected in fp64 [{}]", name(PrepareOptions{}.precision)),
               [](CommandLine& line, const std::string& value) {
-                  line.prepare.precision =
-                      parse_choice<Precision>(value, {{"fp64", Precision::fp64}, {"fp32", Precision::fp32}});
+                  line.prepare.precision = parse_choice<Precision>(
+                      value, {{"fp64", Precision::fp64}, {"fp32", Precision::fp32}, {"mixed", Precision::mixed}});
               }},
              {"spmv", "", "S", "products by cusparse, own, auto, or a kernel, as stream-128x2048 [auto]",
               [](CommandLine& line, const std::string& value) { parse_spmv(line.prepare, value); }},
@@ -366,6 +405,8 @@ std::vector<FlagGroup> make_flag_groups() {
               [](CommandLine& line, const std::string&) { line.action = Action::check; }},
              {"allow-nonfinite", "", "", "with --check: count NaN and infinities, do not refuse them",
               [](CommandLine& line, const std::string&) { line.read.allow_nonfinite = true; }},
+             {"standard-errors", "", "K", "of x, in the report: estimate (lsqr), exact[:COLS], hutchinson[:K[:SEED]]",
+              [](CommandLine& line, const std::string& value) { parse_standard_errors(line.errors, value); }},
              {"compare", "", "eigen", "solve with Eigen's least-squares CG too, to the same accuracy",
               [](CommandLine& line, const std::string& value) {
                   line.compare_eigen = parse_choice<bool>(value, {{"eigen", true}});
@@ -493,8 +534,22 @@ void check_combinations(const CommandLine& line) {
     const bool changes_the_problem = line.prepare.scale == Scaling::rows || line.prepare.scale == Scaling::both ||
                                      !line.weights.empty() || !line.column_damp.empty() || !line.regulariser.empty();
     const bool preconditioned = line.prepare.preconditioner != Preconditioner::none;
-    refuse_together(preconditioned && (line.solve.method == Method::cg || line.solve.method == Method::cgls),
-                    "--precondition is for --method lsmr and lsqr");
+    refuse_together(preconditioned && line.solve.method == Method::cg, "--precondition is for --method lsmr, lsqr and cgls");
+    const bool mixed = line.prepare.precision == Precision::mixed;
+    refuse_together(mixed && line.solve.method == Method::cg,
+                    "--precision mixed corrects least-squares solutions: take --method lsmr, lsqr or cgls");
+    refuse_together(mixed && line.solve.trust_radius > 0, "--trust-radius bounds one solve, --precision mixed makes several");
+    refuse_together(mixed && (!line.save_state.empty() || !line.resume.empty()),
+                    "--save-state and --resume are for one solve, --precision mixed makes several: go on with --x0");
+    refuse_together(mixed && (!line.plan.empty() || !line.save_plan.empty()),
+                    "--plan and --save-plan are for one precision, --precision mixed may use two");
+    const bool errors = line.errors.kind != ErrorKind::none;
+    refuse_together(errors && check, "--check does not solve, so --standard-errors has nothing to say");
+    refuse_together(line.errors.kind == ErrorKind::estimate && line.solve.method != Method::lsqr,
+                    "--standard-errors estimate is what LSQR sees on its way: it needs --method lsqr");
+    refuse_together(errors && is_robust(line), "--standard-errors are those of least squares, not of a --loss");
+    refuse_together(errors && (line.prepare.scale == Scaling::rows || line.prepare.scale == Scaling::both),
+                    "--standard-errors need rows of equal error, which --scale rows undoes: take --weights");
     refuse_together(line.prepare.preconditioner == Preconditioner::sketch && line.prepare.device == DeviceKind::cuda,
                     "--precondition sketch runs on the CPU only");
     refuse_together(preconditioned && line.solve.trust_radius > 0,

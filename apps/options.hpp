@@ -9,6 +9,7 @@
 #include "exit_codes.hpp"
 #include "solver/options.hpp"
 #include "solver/robust.hpp"
+#include "solver/standard_errors.hpp"
 
 namespace lsmr {
 
@@ -47,6 +48,7 @@ struct CommandLine {
     std::string method_reason;  // why --method auto took solve.method; empty: it was asked for
     PrepareOptions prepare;
     RobustOptions robust{.loss = Loss::l2};  // l2: one solve, without reweighting
+    StandardErrorOptions errors;
     bool compare_eigen = false;
 
     std::string save_state;               // empty: no checkpoints

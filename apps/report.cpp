@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 #include <string>
 
@@ -84,6 +85,7 @@ void print_norms(Console& console, const CommandLine& line, const Norms& norms) 
                              : scaled       ? " with scaled columns"
                                             : ""));
     console.line(fmt::format("||x||           {}   cond(A) at least {}", number(norms.x), number(norms.cond_estimate)));
+    console.line(fmt::format("||A||_F         {}   {}", number(norms.a_frobenius), number(norms.a_estimated)));
 }
 
 // The same of a robust fit.
@@ -96,6 +98,24 @@ void print_fit(Console& console, const CommandLine& line, const Problem& problem
                              counted(problem.a->rows(), "row", "rows")));
     console.line(fmt::format("||r||           {}", number(fit.result.norms.r)));
     console.line(fmt::format("||x||           {}", number(fit.result.norms.x)));
+}
+
+// The first few; the JSON report holds all.
+void print_errors(Console& console, const Problem& problem, const Outcome& outcome) {
+    const StandardErrors& errors = outcome.errors.at(outcome.worst);
+    const char* how = errors.kind == ErrorKind::estimate ? "as LSQR saw them: too small, often by a lot"
+                      : errors.kind == ErrorKind::exact  ? "by a solve for each"
+                                                         : "by random probes";
+    console.line(fmt::format("standard errors {}; sigma = ||r|| / sqrt(rows - cols) = {:.6e}", how, errors.sigma));
+    constexpr std::size_t kShown = 8;
+    const std::size_t first = outcome.worst * static_cast<std::size_t>(problem.a->cols());
+    for (std::size_t k = 0; k < std::min(kShown, errors.columns.size()); ++k) {
+        console.line(fmt::format("  x_{:<12} {} +- {}", errors.columns[k] + 1,
+                                 number(problem.x[first + static_cast<std::size_t>(errors.columns[k])]),
+                                 number(errors.sigma * errors.unit_errors[k])));
+    }
+    if (errors.columns.size() > kShown) console.line(fmt::format("  ... {} in all: see --json", errors.columns.size()));
+    for (const std::string& note : errors.notes) console.line("note            " + note);
 }
 
 }  // namespace
@@ -249,6 +269,7 @@ void print_outcome(Console& console, const CommandLine& line, const Problem& pro
     if (outcome.error_to_x_true) {
         console.line(fmt::format("error           {:.3e}   ||x - xtrue|| / ||xtrue||", *outcome.error_to_x_true));
     }
+    if (!outcome.errors.empty()) print_errors(console, problem, outcome);
     for (const std::string& note : result.notes) console.line("note            " + note);
     const Timing& timing = outcome.timing;
     console.line(fmt::format(

@@ -82,7 +82,8 @@ struct BidiagonalRecurrence {
 
         progress.r_norm = beta;
         progress.ar_norm = alpha * beta;
-        progress.a_norm = rules.a_norm > 0 ? rules.a_norm : std::sqrt(a_norm2 + lambda * lambda);
+        progress.a_estimated = std::sqrt(a_norm2 + lambda * lambda);
+        progress.a_norm = rules.a_norm > 0 ? rules.a_norm : progress.a_estimated;
         progress.cond = progress.largest_cond = 1;
         progress.r_start = progress.r_norm;
         progress.ar_start = progress.ar_norm;
@@ -169,7 +170,8 @@ struct BidiagonalRecurrence {
         // ||A||_F: the part seen so far, before alpha_{k+1}.
         a_norm2 += square(beta);
         const double k = static_cast<double>(progress.iteration);
-        progress.a_norm = rules.a_norm > 0 ? rules.a_norm : std::sqrt(a_norm2 + k * square(lambda));
+        progress.a_estimated = std::sqrt(a_norm2 + k * square(lambda));
+        progress.a_norm = rules.a_norm > 0 ? rules.a_norm : progress.a_estimated;
         a_norm2 += square(alpha);
         // cond(A):
         if (progress.iteration > 1) {

@@ -116,7 +116,7 @@ struct CgRecurrence {
 
     LSMR_HD void take_norms(const double* sums) {
         progress.r_norm = std::sqrt(sums[0]);
-        progress.ar_norm = progress.cond = progress.largest_cond = std::numeric_limits<double>::quiet_NaN();
+        progress.ar_norm = progress.cond = progress.largest_cond = progress.a_estimated = std::numeric_limits<double>::quiet_NaN();
         progress.x_norm = std::sqrt(sums[1]);
         progress.a_norm = rules.a_norm > 0 ? rules.a_norm : curvature;
     }
@@ -212,7 +212,7 @@ struct Cg {
         T* x;
     };
     template <class Backend>
-    static Vectors vectors(Backend& backend, T* x) {
+    static Vectors vectors(Backend& backend, T* x, const Anchors<T>&) {
         return {backend.row_vector(0), backend.row_vector(1), backend.col_vector(0), x};
     }
 

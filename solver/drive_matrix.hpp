@@ -29,9 +29,10 @@ SolveResult drive(Backend& backend, const DriveProblem& problem, const SolveOpti
     throw InternalError("the method was not chosen");
 }
 
-inline DriveProblem drive_problem(const EngineMatrix& a, std::span<const double> b, std::span<double> x, bool use_x0,
-                                  HostAudit* audit, const Resumption& resumption) {
+inline DriveProblem drive_problem(const EngineMatrix& a, std::span<const double> b, std::span<const double> linear, std::span<double> x,
+                                  bool use_x0, HostAudit* audit, const Resumption& resumption) {
     DriveProblem problem;
+    problem.linear = linear;
     problem.b = b;
     problem.x = x;
     problem.use_x0 = use_x0;

@@ -42,9 +42,9 @@ struct Resumption {
 class Engine {
   public:
     virtual ~Engine() = default;
-    // b: [R b; G c], a value for each row of working and below.
-    virtual SolveResult solve(std::span<const double> b, std::span<double> x, const SolveOptions& options, bool use_x0,
-                              Observer* observer, const Resumption& resumption) = 0;
+    // b: [R b; G c], a value for each row of working and below. linear: as in DriveProblem.
+    virtual SolveResult solve(std::span<const double> b, std::span<const double> linear, std::span<double> x, const SolveOptions& options,
+                              bool use_x0, Observer* observer, const Resumption& resumption) = 0;
     // Another matrix of the same shape, with or without regularising rows as before, in the place of the present one: device, kernels and
     // buffers stay. Where it throws, the engine holds no matrix until an update succeeds.
     virtual void update(const EngineMatrix& a) = 0;

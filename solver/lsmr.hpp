@@ -137,11 +137,10 @@ struct Lsmr {
         T* t;  // K^T p
     };
     template <class Backend>
-    static Vectors vectors(Backend& backend, T* x) {
+    static Vectors vectors(Backend& backend, T* x, const Anchors<T>& anchors) {
         T* v = backend.col_vector(0);
-        const bool preconditioned = backend.preconditioned();
-        return {backend.row_vector(0), v, backend.col_vector(1), backend.col_vector(2), x, preconditioned ? backend.col_vector(3) : v,
-                preconditioned ? backend.col_vector(4) : nullptr};
+        return {backend.row_vector(0), v, backend.col_vector(1), backend.col_vector(2), x, anchors.preconditioned ? backend.col_vector(3) : v,
+                anchors.preconditioned ? backend.col_vector(4) : nullptr};
     }
 
     // f(vector, length) for all that the next iteration reads.

@@ -12,12 +12,12 @@ namespace lsmr {
 
 double resolved_conlim(const SolveOptions& options, Precision precision) {
     if (options.conlim >= 0) return options.conlim;
-    return precision == Precision::fp64 ? 1e8 : 1e6;  // in fp32 1e8 lies beyond 1 / eps and could never be met as such
+    return precision == Precision::fp32 ? 1e6 : 1e8;  // in fp32 1e8 lies beyond 1 / eps and could never be met as such
 }
 
-std::int64_t resolved_max_iterations(const SolveOptions& options, std::int64_t rows, std::int64_t cols) {
+std::int64_t resolved_max_iterations(const SolveOptions& options, std::int64_t rows, std::int64_t cols, Precision precision) {
     if (options.max_iterations >= 0) return options.max_iterations;
-    return std::max<std::int64_t>(4 * std::min(rows, cols), 200);
+    return std::max<std::int64_t>(4 * std::min(rows, cols), 200) * (precision == Precision::mixed ? 4 : 1);
 }
 
 std::int64_t resolved_stall_window(const SolveOptions& options, std::int64_t rows, std::int64_t cols) {
@@ -38,6 +38,9 @@ void check_options(const SolveOptions& options) {
             options.ar_relative);
     require(options.passes >= 1, "a test must pass at least once", static_cast<double>(options.passes));
     require(options.stall_window >= -1, "the window of stagnation must be at least 0", static_cast<double>(options.stall_window));
+    if (options.estimate_variances && options.method != Method::lsqr) {
+        throw InputError(fmt::format("variances are estimated by lsqr, not by {}", name(options.method)));
+    }
     require(options.trust_radius >= 0 && std::isfinite(options.trust_radius), "the trust radius must be a finite number of at least 0",
             options.trust_radius);
     require(options.max_iterations >= -1, "the iteration limit must be at least 0", static_cast<double>(options.max_iterations));
@@ -80,7 +83,14 @@ const char* name(Preconditioner preconditioner) {
     }
     return "";
 }
-const char* name(Precision precision) { return precision == Precision::fp64 ? "fp64" : "fp32"; }
+const char* name(Precision precision) {
+    switch (precision) {
+        case Precision::fp64: return "fp64";
+        case Precision::fp32: return "fp32";
+        case Precision::mixed: return "mixed";
+    }
+    return "";
+}
 
 OperatorOptions operator_options(const PrepareOptions& options, int exponent) {
     OperatorOptions of;

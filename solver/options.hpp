@@ -17,14 +17,15 @@ namespace lsmr {
 enum class Method { automatic, lsmr, lsqr, cgls, cg };
 // The point c of the damping term lambda^2 ||x - c||^2; given: SolveOptions::center.
 enum class DampCenter { zero, x0, given };
-enum class Precision { fp64, fp32 };
+// mixed: fp32, corrected in fp64 (solver/refine.hpp).
+enum class Precision { fp64, fp32, mixed };
 enum class DeviceKind { automatic, cpu, cuda };
 
 // Powers of two that even out norms. columns: the iteration sees A D and D^-1 x, the problem stays. rows: rows are weighted, which
 // changes the least-squares problem wherever A x = b cannot be met.
 enum class Scaling { none, columns, rows, both };
 
-// M near A^T A, for LSMR and LSQR. columns: its diagonal, the squared norms of the columns; blocks: blocks on its diagonal. sketch: R^T R
+// M near A^T A, for LSMR, LSQR and CGLS. columns: its diagonal, the squared norms of the columns; blocks: blocks on its diagonal. sketch: R^T R
 // of a random sketch of A (solver/sketch.hpp), on the CPU only.
 enum class Preconditioner { none, columns, blocks, sketch };
 
@@ -76,14 +77,15 @@ struct SolveOptions {
     double ar_relative = 0.0;                   // and at ||A^T r|| <= this ||A^T r_0||, r_0 that of the start
     std::int64_t passes = 1;                    // iterations in a row in which a test on residuals or condition must pass
     std::int64_t stall_window = -1;             // iterations without progress; -1: max(2000, 2 min(rows, cols)); 0: off
+    bool estimate_variances = false;            // LSQR only: SolveResult::variances
     double trust_radius = 0.0;                  // ends the solve where ||x - x0|| reaches it, on that sphere; 0: off
-    std::int64_t max_iterations = -1;           // -1: max(4 min(rows, cols), 200)
+    std::int64_t max_iterations = -1;           // -1: max(4 min(rows, cols), 200); four times that for all solves of mixed precision
     double time_limit_seconds = std::numeric_limits<double>::infinity();
 };
 
 // The values that -1 stands for.
 double resolved_conlim(const SolveOptions& options, Precision precision);
-std::int64_t resolved_max_iterations(const SolveOptions& options, std::int64_t rows, std::int64_t cols);
+std::int64_t resolved_max_iterations(const SolveOptions& options, std::int64_t rows, std::int64_t cols, Precision precision = Precision::fp64);
 std::int64_t resolved_stall_window(const SolveOptions& options, std::int64_t rows, std::int64_t cols);
 // Throws InputError for damp < 0, tolerances that are negative or NaN, and the like.
 void check_options(const SolveOptions& options);

@@ -38,6 +38,7 @@ struct Progress {
     double cond = 0;
     double largest_cond = 0;  // of all iterations: the estimate is a lower bound each time
     double x_norm = 0;
+    double a_estimated = 0;   // of ||A||_F, by the bidiagonalisation
     double r_start = 0;       // ||r|| and ||A^T r|| of the start
     double ar_start = 0;
     LSMR_HD bool stopped() const { return code != kGoOn; }
@@ -62,8 +63,10 @@ template <class T>
 struct Anchors {
     const T* center = nullptr;  // of the damping; null: zero
     const T* start = nullptr;   // x0; null: zero
+    const T* linear = nullptr;  // g, for CGLS: the gradient A^T r - lambda^2 (x - c) gains it; null: none
     bool bounded = false;       // by rules.trust_radius around the start
-    bool preconditioned = false;  // LSMR and LSQR: v <- K K^T p
+    bool preconditioned = false;  // LSMR and LSQR: v <- K K^T p; CGLS: the direction is that of K K^T s
+    bool variances = false;       // LSQR: estimates them
 };
 
 template <class T>

@@ -37,11 +37,12 @@ struct Norms {
     double cond_estimate = 0; // usually too low; NaN where there is none
     double x = 0;             // ||x||
     double dx = 0;            // ||x - x0||
+    double a_estimated = std::numeric_limits<double>::quiet_NaN();  // of ||[A; lambda I]||_F by the bidiagonalisation of LSMR and LSQR; NaN: none
     double start_ratio = 0;   // (||A^T r|| / ||r||) / (||A^T r_0|| / ||r_0||): free of the scale of A and b; NaN where the start has none
 
     static Norms unknown() {
         constexpr double kUnknown = std::numeric_limits<double>::quiet_NaN();
-        return {kUnknown, kUnknown, kUnknown, kUnknown, kUnknown, kUnknown, kUnknown, kUnknown, kUnknown, kUnknown, kUnknown};
+        return {kUnknown, kUnknown, kUnknown, kUnknown, kUnknown, kUnknown, kUnknown, kUnknown, kUnknown, kUnknown, kUnknown, kUnknown};
     }
 };
 
@@ -54,6 +55,8 @@ struct SolveResult {
     int restarts = 0;             // by the audit
     std::vector<std::string> notes;  // what else there is to know of x: sentences
     Norms norms;
+    // With SolveOptions::estimate_variances: what LSQR saw of diag((A^T A + ... + lambda^2 I)^-1), none of it above the truth; else empty.
+    std::vector<double> variances;
     double solve_seconds = 0;
     double audit_seconds = 0;
     bool converged() const { return is_converged(status); }

@@ -90,8 +90,8 @@ class RobustFit {
 
     // Reweighted solves from x on, until out.result.status is set to what ended them.
     void fit(RobustResult& out, Loss loss, double t, double atol, double change, std::int64_t max_outer) {
-        const double eps = problem_.options().precision == Precision::fp64 ? std::numeric_limits<double>::epsilon()
-                                                                 : static_cast<double>(std::numeric_limits<float>::epsilon());
+        const double eps = problem_.options().precision == Precision::fp32 ? static_cast<double>(std::numeric_limits<float>::epsilon())
+                                                                            : std::numeric_limits<double>::epsilon();
         double reduction = kReduction;
         double x_change = std::numeric_limits<double>::infinity();
         double f_change = x_change;

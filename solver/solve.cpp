@@ -13,6 +13,7 @@
 #include "solver/engine.hpp"
 #include "solver/method_choice.hpp"
 #include "solver/power_of_two.hpp"
+#include "solver/refine.hpp"
 
 namespace lsmr {
 namespace detail {
@@ -182,7 +183,9 @@ PreparedProblem::PreparedProblem(std::shared_ptr<const CsrMatrix> a, const Prepa
     options_.weights = weights_;
     options_.column_damp = column_damp_;
     const detail::EngineMatrix m = transform(std::move(a), options_.weights);
-    engine_ = detail::make_engine(m, options_, fallbacks_);
+    PrepareOptions as_made = options_;
+    if (options.precision == Precision::mixed) as_made.precision = Precision::fp32;
+    engine_ = detail::make_engine(m, as_made, fallbacks_);
     if (options.scale == Scaling::rows || options.scale == Scaling::both) {
         fallbacks_.push_back(
             "scaled rows weigh the equations differently: where A x = b cannot be met, another x is the least-squares solution");
@@ -197,8 +200,22 @@ void PreparedProblem::reweight(std::span<const double> factors) {
     std::vector<double> weights(factors.begin(), factors.end());
     for (std::size_t i = 0; i < weights_.size(); ++i) weights[i] *= weights_[i];
     engine_->update(transform(engine_->engine_matrix().original, weights));
+    if (wide_engine_) wide_engine_->update(engine_->engine_matrix());
     describe(engine_->info());
     info_.setup_seconds += std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+}
+
+detail::Engine& PreparedProblem::wide_engine() {
+    if (options_.precision != Precision::mixed) return *engine_;
+    if (!wide_engine_) {
+        PrepareOptions options = options_;
+        options.precision = Precision::fp64;
+        if (info_.device == DeviceKind::cpu) options.device = DeviceKind::cpu;  // where the fp32 one is
+        std::vector<std::string> notes;
+        wide_engine_ = detail::make_engine(engine_->engine_matrix(), options, notes);
+        info_.notes.insert(info_.notes.end(), notes.begin(), notes.end());
+    }
+    return *wide_engine_;
 }
 
 PreparedProblem::~PreparedProblem() = default;
@@ -233,7 +250,7 @@ SolveIdentity PreparedProblem::identity(std::span<const double> b, std::span<con
     identity.settings = {
         {"the method", name(options.method)},
         {"the preconditioner", name(options_.preconditioner)},
-        {"the precision", info_.precision == Precision::fp64 ? "fp64" : "fp32"},
+        {"the precision", name(info_.precision)},
         {"the device", info_.device == DeviceKind::cuda ? info_.device_name : "CPU"},
         {"the storage of A", name(info_.plan.storage)},
         {"the product with A", info_.plan.forward},
@@ -248,6 +265,7 @@ SolveIdentity PreparedProblem::identity(std::span<const double> b, std::span<con
         {"the number of passes", std::to_string(options.passes)},
         {"the window of stagnation", std::to_string(resolved_stall_window(options, this->matrix().rows(), this->matrix().cols()))},
         {"the trust radius", number(options.trust_radius)},
+        {"variances", options.estimate_variances ? "estimated" : "not wanted"},
     };
     return identity;
 }
@@ -281,14 +299,15 @@ SolveResult PreparedProblem::solve(std::span<const double> b, std::span<double> 
     resumption.from = resume;
     if (resume != nullptr) check_identity(resume->identity, resumption.identity());
     if (options_.preconditioner != Preconditioner::none) {
-        if (resolved.method != Method::lsmr && resolved.method != Method::lsqr) {
-            throw InputError(fmt::format("{} takes no preconditioner: lsmr and lsqr do", name(resolved.method)));
-        }
+        if (resolved.method == Method::cg) throw InputError("cg takes no preconditioner: lsmr, lsqr and cgls do");
         if (options.trust_radius > 0) {
             throw InputError("a trust radius bounds ||x - x0||, which does not grow steadily with a preconditioner: take one of the two");
         }
     }
-    SolveResult result = engine_->solve(b, x, resolved, use_x0, observer, resumption);
+    if (options_.precision == Precision::mixed && resume != nullptr) throw InputError("a solve in mixed precision cannot be resumed: take fp64 or fp32");
+    SolveResult result = options_.precision == Precision::mixed
+                             ? detail::refine(*engine_, [this]() -> detail::Engine& { return wide_engine(); }, b, x, resolved, use_x0, observer)
+                             : engine_->solve(b, {}, x, resolved, use_x0, observer, resumption);
     const std::int64_t rows = matrix().rows() + (transform_.g ? transform_.g->rows() : 0);
     if (result.converged() && resolved.damp == 0 && rows < matrix().cols()) {
         const char* which = options_.preconditioner != Preconditioner::none
@@ -296,9 +315,26 @@ SolveResult PreparedProblem::solve(std::span<const double> b, std::span<double> 
                             : scales_columns ? "||D^-1 (x - x0)||, D being the column scale, and not of least ||x - x0||"
                             : use_x0         ? "||x - x0||"
                                              : "||x||";
-        result.notes.push_back(fmt::format("there are fewer equations than unknowns: of all solutions, x is the one of least {}", which));
+        result.notes.push_back(fmt::format("there are fewer equations than unknowns: of all solutions, x is the one of least {}{}", which,
+                                           options_.precision == Precision::mixed ? ", to the precision of fp32" : ""));
     }
     return result;
+}
+
+SolveResult PreparedProblem::solve_normal(std::span<const double> g, std::span<double> z, const SolveOptions& options, Observer* observer) {
+    SolveOptions normal = options;
+    normal.method = Method::cgls;
+    normal.damp_center = DampCenter::zero;
+    normal.atol = normal.btol = normal.ar_bound = normal.trust_radius = 0;
+    normal.ar_relative = options.atol;
+    normal.estimate_variances = false;
+    normal = resolved_options(normal, matrix().rows(), matrix().cols(), nullptr);
+    detail::check_length(static_cast<std::int64_t>(g.size()), matrix().cols(), "g", matrix());
+    detail::check_length(static_cast<std::int64_t>(z.size()), matrix().cols(), "z", matrix());
+    check_finite(g, "g");
+    const std::int64_t rows = matrix().rows() + (transform_.g ? transform_.g->rows() : 0);
+    const std::vector<double> zero(static_cast<std::size_t>(rows), 0.0);
+    return wide_engine().solve(zero, g, z, normal, false, observer, {});
 }
 
 std::vector<SolveResult> PreparedProblem::solve_many(std::span<const double> b, std::span<double> x, std::int64_t k,

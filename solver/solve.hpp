@@ -44,6 +44,11 @@ class PreparedProblem {
     SolveResult solve(std::span<const double> b, std::span<double> x, const SolveOptions& options, bool use_x0 = false,
                       Observer* observer = nullptr, const Checkpoint* resume = nullptr);
 
+    // (A^T A + G^T G + lambda^2 I) z = g by CGLS, A weighted and G the rows that regularise, from z = 0 to ||g - ... z|| <= options.atol ||g||.
+    // g, z: cols values. options.method, btol and the other tests on residuals are not used; a preconditioner is. In fp64 where the problem's
+    // precision is mixed. Throws InputError as solve() does. norms: r is ||A z||, ar the ||g - ... z||.
+    SolveResult solve_normal(std::span<const double> g, std::span<double> z, const SolveOptions& options, Observer* observer = nullptr);
+
     // k right-hand sides, one after another on the same operator and buffers: b is rows x k, x is cols x k, column-major.
     // observer sees the columns in turn: each begins again at iteration 1. When it stops one, the columns after it are not solved and
     // the result has fewer than k entries.
@@ -70,6 +75,8 @@ class PreparedProblem {
     // The transform of the matrix as the options, with these weights, have it; and of that what the engine takes. Notes go to info.
     detail::EngineMatrix transform(std::shared_ptr<const CsrMatrix> a, std::span<const double> weights);
     void describe(const PreparedInfo& engine);
+    // The engine in fp64: for mixed precision made when first asked for.
+    detail::Engine& wide_engine();
 
     PrepareOptions options_;
     std::vector<double> weights_, column_damp_;  // of the options
@@ -77,6 +84,7 @@ class PreparedProblem {
     std::string preconditioner_note_;
     std::vector<std::string> fallbacks_;
     std::unique_ptr<detail::Engine> engine_;
+    std::unique_ptr<detail::Engine> wide_engine_;  // of mixed precision
     PreparedInfo info_;
 };
 

@@ -88,12 +88,12 @@ class CpuEngine final : public Engine {
         info_.threads = omp_get_max_threads();
     }
 
-    SolveResult solve(std::span<const double> b, std::span<double> x, const SolveOptions& options, bool use_x0,
-                      Observer* observer, const Resumption& resumption) override {
+    SolveResult solve(std::span<const double> b, std::span<const double> linear, std::span<double> x, const SolveOptions& options,
+                      bool use_x0, Observer* observer, const Resumption& resumption) override {
         const ThreadScope threads(options_.threads);
-        DriveProblem problem = drive_problem(a_, b, x, use_x0, audit_.get(), resumption);
+        DriveProblem problem = drive_problem(a_, b, linear, x, use_x0, audit_.get(), resumption);
         std::vector<double> guess;
-        if (a_.sketch) {
+        if (a_.sketch && linear.empty()) {
             guess = sketch_solution(a_, b, use_x0 ? std::span<const double>(x) : std::span<const double>(), options,
                                     options_.preconditioner_damp);
             problem.guess = guess;

@@ -49,10 +49,10 @@ class CudaEngine final : public Engine {
         info_.threads = omp_get_max_threads();
     }
 
-    SolveResult solve(std::span<const double> b, std::span<double> x, const SolveOptions& options, bool use_x0,
-                      Observer* observer, const Resumption& resumption) override {
+    SolveResult solve(std::span<const double> b, std::span<const double> linear, std::span<double> x, const SolveOptions& options,
+                      bool use_x0, Observer* observer, const Resumption& resumption) override {
         const DeviceScope scope(context_.device());
-        const DriveProblem problem = drive_problem(a_, b, x, use_x0, audit_.get(), resumption);
+        const DriveProblem problem = drive_problem(a_, b, linear, x, use_x0, audit_.get(), resumption);
         return drive(*backend_, problem, options, resolved_conlim(options, options_.precision), observer);
     }
     const EngineMatrix& engine_matrix() const override { return a_; }
@@ -87,7 +87,7 @@ class CudaEngine final : public Engine {
     // Known before the solve, so that it does not fail in the middle: the most vectors that a method and the audit use.
     void check_vectors_fit() {
         constexpr std::int64_t kRowVectors = 3;
-        const std::int64_t col_vectors = a_.preconditioner ? 10 : 8;
+        const std::int64_t col_vectors = a_.preconditioner ? 12 : 10;
         const std::int64_t m = a_.original->rows() + (a_.below ? a_.below->rows() : 0);
         const std::int64_t n = a_.original->cols();
         const std::int64_t needed = (kRowVectors * m + col_vectors * n) * static_cast<std::int64_t>(sizeof(T));

@@ -64,6 +64,7 @@ void launch_finish(R* r, int stage, const PartialLists& lists, int code, cudaStr
     template void launch_elementwise(std::int64_t, const InnerProduct<T>&, const SumTargets&, cudaStream_t);                  \
     template void launch_elementwise(std::int64_t, const Reach<T>&, const SumTargets&, cudaStream_t);                         \
     template void launch_elementwise(std::int64_t, const SquaredNorm<T>&, const SumTargets&, cudaStream_t);                   \
+    template void launch_elementwise(std::int64_t, const AddTo<T>&, const SumTargets&, cudaStream_t);                         \
     template void launch_elementwise(std::int64_t, const DividedNorm<T>&, const SumTargets&, cudaStream_t);                   \
     template void launch_elementwise(std::int64_t, const FromCenter<T>&, const SumTargets&, cudaStream_t);                    \
     template void launch_finish(LsmrRecurrence<T>*, int, const PartialLists&, int, cudaStream_t);                             \
