@@ -15,6 +15,7 @@
 #include "options.hpp"
 #include "outputs.hpp"
 #include "plan_file.hpp"
+#include "plot.hpp"
 #include "problem.hpp"
 #include "progress.hpp"
 #include "report.hpp"
@@ -120,9 +121,15 @@ Outcome solve_columns(const CommandLine& line, Problem& problem, PreparedProblem
         if (!problem.center.empty()) options.center = std::span<const double>(problem.center).subspan(at * cols, cols);
         options.time_limit_seconds = std::max(0.0, options.time_limit_seconds - since_start.seconds());
         options.estimate_variances = line.errors.kind == ErrorKind::estimate;
-        outcome.columns.push_back(prepared.solve(std::span<const double>(problem.b).subspan(at * rows, rows),
-                                                 std::span<double>(problem.x).subspan(at * cols, cols), options,
-                                                 !line.x0.empty(), &follower, resume));
+        const std::span<const double> b = std::span<const double>(problem.b).subspan(at * rows, rows);
+        const std::span<double> x = std::span<double>(problem.x).subspan(at * cols, cols);
+        if (line.damp_search) {
+            outcome.damp.push_back(
+                solve_with_chosen_damp(prepared, b, x, options, *line.damp_search, !line.x0.empty(), &follower));
+            outcome.columns.push_back(outcome.damp.back().result);
+        } else {
+            outcome.columns.push_back(prepared.solve(b, x, options, !line.x0.empty(), &follower, resume));
+        }
         follower.end_column();
         const SolveResult& result = outcome.columns.back();
         outcome.timing.solve_seconds += result.solve_seconds;
@@ -181,11 +188,14 @@ Outcome fit_columns(const CommandLine& line, Problem& problem, PreparedProblem& 
 // For every column of b. (A^T A)^-1 is the same for all, so solves for it are made once.
 void find_standard_errors(const CommandLine& line, PreparedProblem& prepared, Outcome& outcome) {
     SignalWatch watch;
-    for (const SolveResult& column : outcome.columns) {
-        const bool reuse = line.errors.kind != ErrorKind::estimate && !outcome.errors.empty();
+    for (std::size_t i = 0; i < outcome.columns.size(); ++i) {
+        const SolveResult& column = outcome.columns[i];
+        SolveOptions options = line.solve;
+        if (!outcome.damp.empty()) options.damp = outcome.damp.at(i).damp;
+        const bool reuse = line.errors.kind != ErrorKind::estimate && i > 0 && outcome.damp.empty();
         StandardErrorOptions wanted = line.errors;
         if (reuse) wanted.kind = ErrorKind::none;  // sigma alone
-        StandardErrors errors = standard_errors(prepared, line.solve, column, wanted, &watch);
+        StandardErrors errors = standard_errors(prepared, options, column, wanted, &watch);
         if (reuse) {
             const double sigma = errors.sigma;
             errors = outcome.errors.front();
@@ -307,6 +317,7 @@ int solve(CommandLine& line, Console& console) {
     line.prepare.weights = problem.weights;
     line.prepare.column_damp = problem.column_damp;
     line.prepare.regulariser = problem.regulariser;
+    line.prepare.preconditioner_matrix = problem.preconditioner;
     if (!line.plan.empty()) read_plan(read_text(line.plan), line.plan, a, line.prepare);
     if (resume) adopt_kernels(*resume, line.prepare);
     PreparedProblem prepared = prepare(line, problem);
@@ -330,6 +341,7 @@ int solve(CommandLine& line, Console& console) {
     if (history) {
         try {
             history->finish();
+            if (!line.plot.empty()) plot_history(line.history, line.plot);
         } catch (const OutputError& error) {
             outcome.history_error = error.what();  // x and the report come first
         }

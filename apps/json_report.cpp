@@ -87,6 +87,24 @@ Json errors_json(const StandardErrors& errors, std::span<const double> x) {
             {"notes", errors.notes}};
 }
 
+Json damp_json(const DampSearch& search, const DampChoice& choice) {
+    Json table = Json::array();
+    for (const DampRow& row : choice.table) {
+        table.push_back({{"damp", number(row.damp)},
+                         {"r", number(row.r)},
+                         {"x", number(row.x)},
+                         {"gcv", number(row.gcv)},
+                         {"curvature", number(row.curvature)}});
+    }
+    return {{"rule", name(search.rule)},
+            {"deviation", search.rule == DampRule::discrepancy ? number(search.deviation) : Json(nullptr)},
+            {"damp", number(choice.damp)},
+            {"steps", choice.steps},
+            {"settled", choice.settled},
+            {"notes", choice.notes},
+            {"table", std::move(table)}};
+}
+
 Json matrix_json(const CommandLine& line, const Problem& problem) {
     const CsrMatrix& a = *problem.a;
     return {{"path", line.matrix},
@@ -115,7 +133,10 @@ Json options_json(const CommandLine& line) {
     const PrepareOptions& prepare = line.prepare;
     return {
         {"method", name(solve.method)},
-        {"damp", number(solve.damp)},
+        {"damp", line.damp_search ? Json("auto:" + std::string(name(line.damp_search->rule))) : number(solve.damp)},
+        {"damp_range", line.damp_search && line.damp_search->count > 0
+                           ? Json({line.damp_search->low, line.damp_search->high, line.damp_search->count})
+                           : Json(nullptr)},
         {"damp_center", line.center.empty() ? name(solve.damp_center) : line.center},
         {"column_damp", text_or_null(line.column_damp)},
         {"regularise", text_or_null(line.regulariser)},
@@ -124,6 +145,11 @@ Json options_json(const CommandLine& line) {
         {"scale", name(prepare.scale)},
         {"precondition", prepare.block_size > 0 ? Json("blocks:" + std::to_string(prepare.block_size))
                                                 : Json(name(prepare.preconditioner))},
+        {"precondition_file", text_or_null(line.preconditioner)},
+        {"ic_drop", prepare.preconditioner == Preconditioner::cholesky && prepare.cholesky_drop >= 0 ? number(prepare.cholesky_drop)
+                                                                                                     : Json(nullptr)},
+        {"ic_shift", prepare.preconditioner == Preconditioner::cholesky ? number(prepare.cholesky_shift) : Json(nullptr)},
+        {"reorthogonalize", solve.reorthogonalize == SolveOptions::kAll ? Json("full") : Json(solve.reorthogonalize)},
         {"sketch_seed", prepare.preconditioner == Preconditioner::sketch ? Json(prepare.sketch_seed) : Json(nullptr)},
         {"atol", number(solve.atol)},
         {"btol", number(solve.btol)},
@@ -230,6 +256,7 @@ std::string solve_json(const CommandLine& line, const Problem& problem, const Pr
         const auto cols = static_cast<std::size_t>(problem.a->cols());
         return std::span<const double>(problem.x).subspan(column * cols, cols);
     };
+    json["damping"] = outcome.damp.empty() ? Json(nullptr) : damp_json(*line.damp_search, outcome.damp.at(outcome.worst));
     json["standard_errors"] =
         outcome.errors.empty() ? Json(nullptr) : errors_json(outcome.errors.at(outcome.worst), x_of(outcome.worst));
     json["matrix"] = matrix_json(line, problem);
@@ -253,6 +280,7 @@ std::string solve_json(const CommandLine& line, const Problem& problem, const Pr
     json["memory"] = {{"pool_peak_bytes", outcome.memory.pool_peak_bytes},
                       {"pool_reserved_bytes", outcome.memory.pool_reserved_bytes}};
     json["output"] = text_or_null(line.output);
+    json["plot"] = text_or_null(line.plot);
     json["state"] = {
         {"path", text_or_null(line.save_state)},
         {"iteration", outcome.saved_iteration >= 0 ? Json(outcome.saved_iteration) : Json(nullptr)},
@@ -270,6 +298,7 @@ std::string solve_json(const CommandLine& line, const Problem& problem, const Pr
                                {"restarts", column.restarts},
                                {"notes", column.notes},
                                {"norms", norms_json(column.norms)}});
+            if (!outcome.damp.empty()) columns.back()["damping"] = damp_json(*line.damp_search, outcome.damp[i]);
             if (!outcome.errors.empty()) columns.back()["standard_errors"] = errors_json(outcome.errors[i], x_of(i));
             if (!outcome.robust.empty()) columns.back()["robust"] = robust_json(line.robust, outcome.robust[i]);
         }

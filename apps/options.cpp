@@ -12,6 +12,7 @@
 #include <utility>
 #include <vector>
 
+#include "plot.hpp"
 #include "solver/preconditioner.hpp"
 
 namespace lsmr {
@@ -141,7 +142,8 @@ void parse_device(PrepareOptions& prepare, const std::string& text) {
     }
 }
 
-void parse_preconditioner(PrepareOptions& prepare, const std::string& text) {
+void parse_preconditioner(CommandLine& line, const std::string& text) {
+    PrepareOptions& prepare = line.prepare;
     if (text.starts_with("blocks:")) {
         prepare.preconditioner = Preconditioner::blocks;
         prepare.block_size = parse_integer(text.substr(7), 1);
@@ -154,13 +156,25 @@ void parse_preconditioner(PrepareOptions& prepare, const std::string& text) {
         prepare.sketch_seed = parse_seed(std::string_view(text).substr(7));
         return;
     }
+    if (text.starts_with("ic:")) {
+        prepare.preconditioner = Preconditioner::cholesky;
+        prepare.cholesky_drop = parse_non_negative(text.substr(3));
+        if (!(prepare.cholesky_drop < 1)) throw UsageError("the drop tolerance must be below 1");
+        return;
+    }
+    if (text.starts_with("file:")) {
+        prepare.preconditioner = Preconditioner::given;
+        line.preconditioner = parse_path(text.substr(5));
+        return;
+    }
     try {
         prepare.preconditioner = parse_choice<Preconditioner>(text, {{"none", Preconditioner::none},
                                                                      {"cols", Preconditioner::columns},
                                                                      {"blocks", Preconditioner::blocks},
+                                                                     {"ic", Preconditioner::cholesky},
                                                                      {"sketch", Preconditioner::sketch}});
     } catch (const UsageError&) {
-        throw UsageError("must be none, cols, blocks, blocks:N, sketch or sketch:SEED");
+        throw UsageError("must be none, cols, blocks, blocks:N, ic, ic:DROP, sketch, sketch:SEED or file:K.mtx");
     }
 }
 
@@ -225,6 +239,36 @@ void parse_loss(RobustOptions& robust, const std::string& text) {
     if (robust.threshold == 0) throw UsageError("the threshold must be above 0");
 }
 
+// A number, auto:gcv, auto:lcurve, or auto:discrepancy:S.
+void parse_damp(CommandLine& line, const std::string& text) {
+    if (!text.starts_with("auto")) {
+        line.solve.damp = parse_finite(text);
+        return;
+    }
+    if (!line.damp_search) line.damp_search.emplace();
+    DampSearch& search = *line.damp_search;
+    if (text == "auto:gcv") search.rule = DampRule::gcv;
+    else if (text == "auto:lcurve") search.rule = DampRule::lcurve;
+    else if (text.starts_with("auto:discrepancy:")) {
+        search.rule = DampRule::discrepancy;
+        search.deviation = parse_finite(text.substr(17));
+        if (search.deviation == 0) throw UsageError("the standard deviation of the errors of b must be above 0");
+    } else throw UsageError("must be a number, auto:gcv, auto:lcurve or auto:discrepancy:S, S the standard deviation of the errors of b");
+}
+
+void parse_damp_range(CommandLine& line, const std::string& text) {
+    if (!line.damp_search) line.damp_search.emplace();
+    DampSearch& search = *line.damp_search;
+    const std::size_t first = text.find(':');
+    const std::size_t second = first == std::string::npos ? first : text.find(':', first + 1);
+    if (second == std::string::npos) throw UsageError("must be LO:HI:N, as 1e-4:10:20");
+    search.low = parse_finite(text.substr(0, first));
+    search.high = parse_finite(text.substr(first + 1, second - first - 1));
+    search.count = parse_integer(text.substr(second + 1), 1);
+    if (!(search.low > 0) || search.low > search.high) throw UsageError("LO must be above 0, and HI no smaller");
+    if (search.count > 100000) throw UsageError("too many");
+}
+
 void parse_center(CommandLine& line, const std::string& text) {
     line.solve.damp_center = text == "zero" ? DampCenter::zero : text == "x0" ? DampCenter::x0 : DampCenter::given;
     if (line.solve.damp_center == DampCenter::given) line.center = parse_path(text);
@@ -256,8 +300,11 @@ std::vector<FlagGroup> make_flag_groups() {
               [](CommandLine& line, const std::string& value) { line.rhs = parse_rhs(value); }},
              {"x0", "", "FILE", "start, n x 1 or one column for each column of b [zero]",
               [](CommandLine& line, const std::string& value) { line.x0 = parse_path(value); }},
-             {"damp", "", "L", fmt::format("add L^2 ||x - c||^2 to the objective [{}]", solve.damp),
-              [](CommandLine& line, const std::string& value) { line.solve.damp = parse_finite(value); }},
+             {"damp", "", "L",
+              fmt::format("add L^2 ||x - c||^2; or auto:gcv, auto:lcurve, auto:discrepancy:S [{}]", solve.damp),
+              [](CommandLine& line, const std::string& value) { parse_damp(line, value); }},
+             {"damp-range", "", "LO:HI:N", "N candidates for --damp auto (gcv without it), with their table",
+              [](CommandLine& line, const std::string& value) { parse_damp_range(line, value); }},
              {"damp-center", "", "C", fmt::format("the point c: zero, x0 or a file [{}]", name(solve.damp_center)),
               [](CommandLine& line, const std::string& value) { parse_center(line, value); }},
              {"column-damp", "", "FILE", "add sum d_j^2 (x_j - c_j)^2 with d, n x 1",
@@ -294,8 +341,14 @@ std::vector<FlagGroup> make_flag_groups() {
                                                                      {"rows", Scaling::rows},
                                                                      {"both", Scaling::both}});
               }},
-             {"precondition", "", "P", "cols, blocks (found), blocks:N, sketch[:SEED] or none [none]",
-              [](CommandLine& line, const std::string& value) { parse_preconditioner(line.prepare, value); }},
+             {"precondition", "", "P", "cols, blocks[:N], ic[:DROP], sketch[:SEED], file:K.mtx or none [none]",
+              [](CommandLine& line, const std::string& value) { parse_preconditioner(line, value); }},
+             {"ic-shift", "", "S", "of the diagonal of 1, with --precondition ic [0, raised where needed]",
+              [](CommandLine& line, const std::string& value) { line.prepare.cholesky_shift = parse_finite(value); }},
+             {"reorthogonalize", "", "K", "lsmr, lsqr: each v against K before it, or full; 0: none [0]",
+              [](CommandLine& line, const std::string& value) {
+                  line.solve.reorthogonalize = value == "full" ? SolveOptions::kAll : parse_integer(value, 0);
+              }},
              {"atol", "", "R", fmt::format("relative error of A [{:g}]", solve.atol),
               [](CommandLine& line, const std::string& value) { line.solve.atol = parse_finite(value); }},
              {"btol", "", "R", fmt::format("relative error of b [{:g}]", solve.btol),
@@ -375,6 +428,12 @@ std::vector<FlagGroup> make_flag_groups() {
               [](CommandLine& line, const std::string& value) { line.json = parse_path(value); }},
              {"history", "", "FILE", "write every iteration as CSV, column after column of b",
               [](CommandLine& line, const std::string& value) { line.history = parse_path(value); }},
+             {"plot", "", "F.svg", "draw the history with gnuplot, from F.csv or the --history file",
+              [](CommandLine& line, const std::string& value) {
+                  if (!value.ends_with(".svg") || value.size() == 4) throw UsageError("must be the name of an .svg file");
+                  line.plot = value;
+                  if (line.history.empty()) line.history = history_of_plot(value);
+              }},
              {"save-state", "", "FILE", "where a limit or a signal stops the solve, write its state",
               [](CommandLine& line, const std::string& value) { line.save_state = parse_path(value); }},
              {"checkpoint-every", "", "SEC", "also write it every SEC seconds meanwhile [never]",
@@ -535,6 +594,33 @@ void check_combinations(const CommandLine& line) {
                                      !line.weights.empty() || !line.column_damp.empty() || !line.regulariser.empty();
     const bool preconditioned = line.prepare.preconditioner != Preconditioner::none;
     refuse_together(preconditioned && line.solve.method == Method::cg, "--precondition is for --method lsmr, lsqr and cgls");
+    refuse_together(line.prepare.cholesky_shift > 0 && line.prepare.preconditioner != Preconditioner::cholesky,
+                    "--ic-shift needs --precondition ic");
+    refuse_together(line.prepare.preconditioner == Preconditioner::cholesky && line.prepare.device == DeviceKind::cuda,
+                    "--precondition ic runs on the CPU only");
+    const bool reorthogonalized = line.solve.reorthogonalize != 0;
+    refuse_together(reorthogonalized && (line.solve.method == Method::cg || line.solve.method == Method::cgls),
+                    "--reorthogonalize is for --method lsmr and lsqr");
+    refuse_together(reorthogonalized && preconditioned,
+                    "--reorthogonalize is in the metric of A^T A, which --precondition changes: take one of the two");
+    const bool searches = line.damp_search.has_value();
+    refuse_together(searches && line.solve.damp > 0, "--damp L leaves nothing to choose in a --damp-range");
+    refuse_together(searches && line.solve.method == Method::cg, "--method cg knows no damping: take lsmr, lsqr or cgls");
+    refuse_together(searches && (preconditioned || line.prepare.scale != Scaling::none),
+                    "--damp auto chooses in the metric of x, which --precondition and --scale change");
+    refuse_together(searches && (!line.column_damp.empty() || !line.regulariser.empty()),
+                    "--damp auto chooses the only regularisation: without --column-damp and --regularise");
+    refuse_together(searches && (line.solve.damp_center == DampCenter::x0) != !line.x0.empty(),
+                    "--damp auto needs the centre where the iteration starts: with --x0 also --damp-center x0");
+    refuse_together(searches && !line.center.empty(), "--damp auto needs the centre where the iteration starts: zero or x0");
+    refuse_together(searches && line.solve.trust_radius > 0, "--damp auto and --trust-radius are two choices of one size");
+    refuse_together(searches && is_robust(line), "--damp auto chooses for least squares, not for a --loss");
+    refuse_together(searches && (!line.save_state.empty() || !line.resume.empty()),
+                    "--save-state and --resume are for one solve, --damp auto makes two");
+    refuse_together(searches && check, "--check does not solve, so --damp auto has nothing to choose from");
+    refuse_together(searches && line.compare_eigen, "--compare takes a --damp that is given");
+    refuse_together(searches && line.damp_search->rule == DampRule::lcurve && line.damp_search->count > 0 && line.damp_search->count < 3,
+                    "--damp auto:lcurve needs at least 3 candidates");
     const bool mixed = line.prepare.precision == Precision::mixed;
     refuse_together(mixed && line.solve.method == Method::cg,
                     "--precision mixed corrects least-squares solutions: take --method lsmr, lsqr or cgls");
@@ -578,8 +664,11 @@ void check_combinations(const CommandLine& line) {
     refuse_together(check && !line.save_state.empty(), "--check does not solve, so --save-state has nothing to write");
     refuse_together(line.save_state == "-" || line.resume == "-", "a state is a file, not standard input or output");
     refuse_together(line.solve.damp_center == DampCenter::x0 && line.x0.empty(), "--damp-center x0 needs --x0");
+    refuse_together(!line.plot.empty() && line.history == "-", "--plot needs the history as a file, not on standard output");
+    refuse_together(!line.plot.empty() && line.history == line.plot, "--plot and --history are the same file");
     const auto from_stdin = {line.matrix == "-",  line.rhs.path == "-",    line.x0 == "-",         line.center == "-",
-                             line.weights == "-", line.column_damp == "-", line.regulariser == "-"};
+                             line.weights == "-", line.column_damp == "-", line.regulariser == "-",
+                             line.preconditioner == "-"};
     refuse_together(std::count(from_stdin.begin(), from_stdin.end(), true) > 1,
                     "only one of A, b, x0 and the other inputs can be read from standard input");
     const auto to_stdout = {line.output == "-", line.json == "-", line.history == "-"};

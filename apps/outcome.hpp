@@ -7,6 +7,7 @@
 
 #include "compare_eigen.hpp"
 #include "exit_codes.hpp"
+#include "solver/damping.hpp"
 #include "solver/result.hpp"
 #include "solver/robust.hpp"
 #include "solver/standard_errors.hpp"
@@ -24,6 +25,7 @@ struct Timing {
 struct Outcome {
     std::vector<SolveResult> columns;
     std::vector<RobustResult> robust;  // with --loss: one for each of these columns; empty otherwise
+    std::vector<DampChoice> damp;        // with --damp auto: the same, without their results
     std::vector<StandardErrors> errors;  // with --standard-errors: one for each of these columns; empty otherwise
     std::size_t worst = 0;  // the column whose status decides: the highest exit code, and the first of these
     Timing timing;

@@ -100,6 +100,17 @@ void print_fit(Console& console, const CommandLine& line, const Problem& problem
     console.line(fmt::format("||x||           {}", number(fit.result.norms.x)));
 }
 
+void print_damping(Console& console, const CommandLine& line, const DampChoice& choice) {
+    console.line(fmt::format("damping         {:.6e}   by {}, from {} of bidiagonalisation{}", choice.damp, name(line.damp_search->rule),
+                             counted(choice.steps, "step", "steps"), choice.settled ? "" : ", not settled"));
+    for (const std::string& note : choice.notes) console.line("note            " + note);
+    if (line.damp_search->count == 0 && !console.shows_details()) return;
+    console.line(fmt::format("{:>12} {:>13} {:>13} {:>13}", "lambda", "||r||", "||x - c||", "gcv"));
+    for (const DampRow& row : choice.table) {
+        console.line(fmt::format("{:>12.5e} {:>13} {:>13} {:>13}", row.damp, number(row.r), number(row.x), number(row.gcv)));
+    }
+}
+
 // The first few; the JSON report holds all.
 void print_errors(Console& console, const Problem& problem, const Outcome& outcome) {
     const StandardErrors& errors = outcome.errors.at(outcome.worst);
@@ -156,8 +167,8 @@ void print_setup(Console& console, const CommandLine& line, const PreparedProble
     const SolveOptions& solve = line.solve;
     const PreparedInfo& info = prepared.info();
     console.line(fmt::format(
-        "solve   {}, damp {:g}{}, {}{}atol {:g}, btol {:g}, conlim {:g}, at most {}{}", name(solve.method), solve.damp,
-        around(line), line.prepare.scale == Scaling::none ? "" : fmt::format("scale {}, ", name(line.prepare.scale)),
+        "solve   {}, damp {}{}, {}{}atol {:g}, btol {:g}, conlim {:g}, at most {}{}", name(solve.method),
+        line.damp_search ? fmt::format("by {}", name(line.damp_search->rule)) : fmt::format("{:g}", solve.damp), around(line), line.prepare.scale == Scaling::none ? "" : fmt::format("scale {}, ", name(line.prepare.scale)),
         line.prepare.preconditioner == Preconditioner::none
             ? ""
             : fmt::format("precondition {}, ", name(line.prepare.preconditioner)),
@@ -258,6 +269,7 @@ void print_outcome(Console& console, const CommandLine& line, const Problem& pro
         console.line(fmt::format("state           of iteration {} in {}: go on with --resume {}",
                                  outcome.saved_iteration, line.save_state, line.save_state));
     }
+    if (!outcome.damp.empty()) print_damping(console, line, outcome.damp.at(outcome.worst));
     if (outcome.robust.empty()) {
         print_norms(console, line, norms);
     } else {

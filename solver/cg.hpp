@@ -106,7 +106,8 @@ struct CgRecurrence {
         turn_pending = true;
         gamma = sums[0];
         take_norms(sums);
-        ring.put({progress.iteration, progress.r_norm, progress.ar_norm, progress.a_norm, progress.cond, progress.x_norm, 0, 0, 0});
+        ring.put({progress.iteration, progress.r_norm, progress.ar_norm, progress.a_norm, progress.cond, progress.x_norm, 0, 0, 0,
+                  std::numeric_limits<double>::quiet_NaN(), std::numeric_limits<double>::quiet_NaN()});
         progress.published = progress.iteration;
         if (!is_finite(sums[1])) return fail(Suspect::iterate, progress.iteration);
         if (!is_finite(gamma)) return fail(Suspect::beta, progress.iteration);

@@ -143,7 +143,8 @@ struct CglsRecurrence {
         progress.cond = progress.largest_cond = progress.a_estimated = std::numeric_limits<double>::quiet_NaN();
     }
     LSMR_HD void publish() {
-        ring.put({progress.iteration, progress.r_norm, progress.ar_norm, progress.a_norm, progress.cond, progress.x_norm, 0, 0, 0});
+        ring.put({progress.iteration, progress.r_norm, progress.ar_norm, progress.a_norm, progress.cond, progress.x_norm, 0, 0, 0,
+                  std::numeric_limits<double>::quiet_NaN(), std::numeric_limits<double>::quiet_NaN()});
         progress.published = progress.iteration;
     }
     LSMR_HD void test() {

@@ -30,6 +30,7 @@
 #include "solver/observer.hpp"
 #include "solver/options.hpp"
 #include "solver/power_of_two.hpp"
+#include "solver/random_sign.hpp"
 #include "solver/recurrence.hpp"
 #include "solver/result.hpp"
 #include "solver/vector_steps.hpp"
@@ -220,7 +221,8 @@ class Drive {
         double a_max = problem_.a_max_abs;
         int a_max_exponent = problem_.a_exponent;
         const int operator_exponent = problem_.a_exponent + a_.exponent();
-        if (problem_.a_frobenius < 0) {
+        const bool unknown_a = problem_.a_frobenius < 0;
+        if (unknown_a) {
             // A user's operator: measured by one product, |A^T b| against |b|.
             const double b_max = max_abs(problem_.b.data(), m_);
             const int b_exponent = binary_exponent(b_max);
@@ -265,9 +267,28 @@ class Drive {
             a_norm_ = stacked_norm(problem_.preconditioned_frobenius, square(problem_.k_frobenius));
         }
         claim_norm_ = stacked_norm(problem_.claim_frobenius, static_cast<double>(n_));
+        // The iteration will see A K; what claims about x are measured by is A.
+        if (unknown_a && backend_.preconditioned()) {
+            a_norm_of_z_ = claim_norm_ = std::sqrt(square(probed_frobenius()) + static_cast<double>(n_) * square(lambda_));
+        }
         at_.tolerances = {options_.atol, options_.btol, 1.0};
     }
 
+    // ||A'||_F by random signs q: the mean of ||A' q||^2 is its square, with a spread of at most the root of 2 over their number.
+    double probed_frobenius() {
+        constexpr std::int64_t kProbes = 16;
+        T* q = backend_.col_vector(0);
+        T* u = backend_.row_vector(0);
+        std::vector<double> signs(static_cast<std::size_t>(n_));
+        double sum = 0;
+        for (std::int64_t probe = 0; probe < kProbes; ++probe) {
+            for (std::size_t j = 0; j < signs.size(); ++j) signs[j] = random_sign(1, probe, j);
+            backend_.upload(q, signs.data(), n_, 0);
+            backend_.product(sigma_, q, 0.0, u);
+            sum += square(backend_.norm_now(m_, u));
+        }
+        return std::sqrt(sum / static_cast<double>(kProbes));
+    }
     void load_start() {
         // ||b|| by its own scaling, since f may be that of A x0, and in fp64 whatever the vectors are.
         const int b_exponent = binary_exponent(max_abs(problem_.b.data(), problem_.data_rows));
@@ -290,6 +311,7 @@ class Drive {
         anchors_.preconditioned = backend_.preconditioned();
         anchors_.bounded = options_.trust_radius > 0;
         anchors_.variances = options_.estimate_variances;
+        make_basis();
         if (has_linear()) {
             host_g_.resize(static_cast<std::size_t>(n_));
             for (std::size_t j = 0; j < host_g_.size(); ++j) host_g_[j] = column_scale(j) * problem_.linear[j];
@@ -486,6 +508,8 @@ class Drive {
                 record.r_norm = unscale_r(record.r_norm);
                 record.ar_norm = unscale_estimate(record.ar_norm, f_);
                 record.a_norm = unscale_estimate(record.a_norm, 0);
+                record.alpha = unscale_estimate(record.alpha, 0);
+                record.beta = unscale_estimate(record.beta, 0);
                 record.x_norm = unscale_x(record.x_norm);
                 record.seconds = seconds;
                 records_.push_back(record);
@@ -500,6 +524,22 @@ class Drive {
         at_.r_start = start.r_damped;
         at_.ar_start = start.ar;
         at_.ar_bound = std::max(at_.ar_bound, options_.ar_relative * at_.ar_start);
+    }
+    void make_basis() {
+        if (options_.reorthogonalize == 0) return;
+        if (backend_.preconditioned()) throw InputError("reorthogonalisation is in the metric of A^T A: take it or a preconditioner");
+        // There are no more than min(m, n) orthogonal vectors, and no more than iterations.
+        const std::int64_t most = std::max<std::int64_t>(std::min({m_, n_, max_iterations_}), 1);
+        anchors_.twice = options_.reorthogonalize == SolveOptions::kAll;
+        anchors_.window = anchors_.twice ? most : std::min(options_.reorthogonalize, most);
+        const double bytes = static_cast<double>(anchors_.window) * static_cast<double>(n_) * sizeof(T);
+        if (bytes > static_cast<double>(options_.basis_limit_bytes)) {
+            throw InputError(fmt::format("reorthogonalisation would keep {} vectors of {} values, {:.1f} GiB; the limit is {:.1f} GiB: take a smaller "
+                                         "window or fewer iterations",
+                                         anchors_.window, n_, bytes / 0x1p30, static_cast<double>(options_.basis_limit_bytes) / 0x1p30));
+        }
+        anchors_.basis = backend_.basis(anchors_.window * n_);
+        backend_.zero(anchors_.basis, anchors_.window * n_);
     }
     // Each run's estimates lie below the truth, so the largest counts. (A'^T A')^-1 = 2^(-2 e) (A^T A)^-1.
     void take_variances() {

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "operator/csr_matrix.hpp"
+#include "solver/incomplete_cholesky.hpp"
 #include "solver/observer.hpp"
 #include "solver/options.hpp"
 #include "solver/preconditioner.hpp"
@@ -26,6 +27,7 @@ struct EngineMatrix {
     int exponent = 0;
     std::shared_ptr<const BlockPreconditioner> preconditioner;  // of working, below and column_scale; null: none
     std::shared_ptr<const Sketch> sketch;    // the same, in its place
+    std::shared_ptr<const IncompleteCholesky> cholesky;  // the same
     double max_abs = 0;          // of working and below
     double frobenius = 0;        // of both, one above the other
     double claim_frobenius = 0;  // the same before columns were scaled
@@ -45,6 +47,8 @@ class Engine {
     // b: [R b; G c], a value for each row of working and below. linear: as in DriveProblem.
     virtual SolveResult solve(std::span<const double> b, std::span<const double> linear, std::span<double> x, const SolveOptions& options,
                               bool use_x0, Observer* observer, const Resumption& resumption) = 0;
+    // x <- x + sum_k y_k v_k with the vectors that the last solve kept (SolveOptions::reorthogonalize).
+    virtual void add_kept(std::span<const double> y, std::span<double> x) = 0;
     // Another matrix of the same shape, with or without regularising rows as before, in the place of the present one: device, kernels and
     // buffers stay. Where it throws, the engine holds no matrix until an update succeeds.
     virtual void update(const EngineMatrix& a) = 0;

@@ -119,12 +119,15 @@ struct Lsqr {
         T* t;  // K^T p
         // sum of (w_j / rho)^2: diag((A^T A + lambda^2 I)^-1) restricted to the Krylov space, so too small; null: not wanted
         T* variances;
+        T* basis;  // of kept vectors
+        std::int64_t kept;
     };
     template <class Backend>
     static Vectors vectors(Backend& backend, T* x, const Anchors<T>& anchors) {
         T* v = backend.col_vector(0);
         return {backend.row_vector(0), v, backend.col_vector(1), x, anchors.preconditioned ? backend.col_vector(2) : v,
-                anchors.preconditioned ? backend.col_vector(3) : nullptr, anchors.variances ? backend.col_vector(4) : nullptr};
+                anchors.preconditioned ? backend.col_vector(3) : nullptr, anchors.variances ? backend.col_vector(4) : nullptr,
+                anchors.basis, anchors.window};
     }
 
     // f(vector, length) for all that the next iteration reads.
@@ -134,6 +137,7 @@ struct Lsqr {
         f(w.v, cols);
         f(w.w, cols);
         f(w.x, cols);
+        if (w.kept > 0) f(w.basis, cols * w.kept);
         if (w.p != w.v) f(w.p, cols);
         if (w.variances != nullptr) f(w.variances, cols);
     }
@@ -161,8 +165,14 @@ struct Lsqr {
         backend.elementwise(backend.cols(), LsqrStep<T>{r, w.v, w.w, w.x, w.variances}, 1);
         backend.finish(r, Recurrence::after_forward, 2);
         // Stage B.
+        if (anchors.window > 0) {
+            backend.elementwise(backend.cols(), KeepVector<T>{r, w.v, anchors.basis, backend.cols(), anchors.window}, 3);
+        }
         backend.adjoint(r, &r->d1, w.u, &r->d2, w.p, 0);
         if (anchors.preconditioned) backend.precondition(r, w.p, w.t, w.v, 0);
+        for (int pass = 0; anchors.window > 0 && pass < (anchors.twice ? 2 : 1); ++pass) {
+            backend.orthogonalize(static_cast<const BidiagonalRecurrence<T>*>(r), anchors.basis, anchors.window, w.v, 0);
+        }
         backend.finish(r, Recurrence::after_adjoint, 1);
     }
 };

@@ -41,6 +41,12 @@ void check_options(const SolveOptions& options) {
     if (options.estimate_variances && options.method != Method::lsqr) {
         throw InputError(fmt::format("variances are estimated by lsqr, not by {}", name(options.method)));
     }
+    if (options.reorthogonalize != 0) {
+        if (options.reorthogonalize < SolveOptions::kAll)
+            throw InputError(fmt::format("the window of reorthogonalisation must be at least 0, not {}", options.reorthogonalize));
+        if (options.method == Method::cgls || options.method == Method::cg)
+            throw InputError(fmt::format("{} keeps no orthogonal vectors: reorthogonalisation is for lsmr and lsqr", name(options.method)));
+    }
     require(options.trust_radius >= 0 && std::isfinite(options.trust_radius), "the trust radius must be a finite number of at least 0",
             options.trust_radius);
     require(options.max_iterations >= -1, "the iteration limit must be at least 0", static_cast<double>(options.max_iterations));
@@ -80,6 +86,8 @@ const char* name(Preconditioner preconditioner) {
         case Preconditioner::columns: return "cols";
         case Preconditioner::blocks: return "blocks";
         case Preconditioner::sketch: return "sketch";
+        case Preconditioner::cholesky: return "ic";
+        case Preconditioner::given: return "file";
     }
     return "";
 }

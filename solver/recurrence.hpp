@@ -67,6 +67,9 @@ struct Anchors {
     bool bounded = false;       // by rules.trust_radius around the start
     bool preconditioned = false;  // LSMR and LSQR: v <- K K^T p; CGLS: the direction is that of K K^T s
     bool variances = false;       // LSQR: estimates them
+    T* basis = nullptr;           // LSMR and LSQR: the last `window` v, normalised, one after another; null: not kept
+    std::int64_t window = 0;
+    bool twice = false;           // the new v is made orthogonal twice: what is left of it where the Krylov space ends is rounding
 };
 
 template <class T>

@@ -48,10 +48,13 @@ class Renumbered : public Observer {
     std::vector<IterationRecord> records_;
 };
 
+// Safe against underflow of the squares: x may be far smaller than the x0 that decided its scale.
 double norm(std::span<const double> p) {
+    const int exponent = binary_exponent(max_abs(p.data(), static_cast<std::int64_t>(p.size())));
+    const PowerOfTwo scale(-exponent);
     double sum = 0;
-    for (const double value : p) sum += value * value;
-    return std::sqrt(sum);
+    for (const double value : p) sum += square(scale(value));
+    return std::ldexp(std::sqrt(sum), exponent);
 }
 
 // One solve. Numbers are scaled: A' = 2^e A and b' = 2^f b have entries near 1, x' = 2^(f - e) x, lambda' = 2^e lambda.
@@ -196,20 +199,19 @@ class Refinement {
         audit_.subtract_product(sigma_, z.data(), r.data());
         Residuals now;
         now.r = norm(std::span(r).first(static_cast<std::size_t>(m_.original->rows())));
-        double all = square(norm(r));
+        std::vector<double> damping(z.size());  // lambda (x - c)
         gradient_.assign(z.size(), 0.0);
         audit_.adjoint(sigma_, r.data(), 0.0, gradient_.data());
-        double size = 0;
         for (std::size_t j = 0; j < z.size(); ++j) {
             const double xj = column_scale(j) * z[j];
             const double from_center = center_.empty() ? xj : xj - scale(center_[j]);
             gradient_[j] = gradient_[j] / column_scale(j) - lambda_ * lambda_ * from_center;
-            all += square(lambda_ * from_center);
-            size += square(xj);
+            damping[j] = lambda_ * from_center;
+            z[j] = xj;
         }
-        now.r_damped = std::sqrt(all);
+        now.r_damped = std::hypot(norm(r), norm(damping));
         now.ar = norm(gradient_);
-        now.x = std::sqrt(size);
+        now.x = norm(z);
         now_ = now;
     }
     // x <- trial where that lowers the gradient; whether it does so by the factor.

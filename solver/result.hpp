@@ -23,6 +23,8 @@ struct IterationRecord {
     double compat = 0;    // r_norm / ||b||
     double ls = 0;        // ar_norm / (a_norm r_norm)
     double seconds = 0;   // since the solve began
+    double alpha = std::numeric_limits<double>::quiet_NaN();  // LSMR and LSQR: column k of the bidiagonal B, alpha_k on its diagonal
+    double beta = std::numeric_limits<double>::quiet_NaN();   // and beta_{k+1} below; with a preconditioner that of A K
 };
 
 // Unless marked as estimated, recomputed from x in fp64 at the end.

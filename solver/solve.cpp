@@ -10,6 +10,7 @@
 
 #include "memory/cuda_context.hpp"
 #include "memory/error.hpp"
+#include "solver/cpu/host_audit.hpp"
 #include "solver/engine.hpp"
 #include "solver/method_choice.hpp"
 #include "solver/power_of_two.hpp"
@@ -62,8 +63,10 @@ namespace {
 // The engine that options ask for, with the fall-backs that they allow: dual -> single -> CPU, each one said.
 std::unique_ptr<Engine> make_engine(const EngineMatrix& a, const PrepareOptions& options, std::vector<std::string>& notes) {
     if (options.device == DeviceKind::cpu) return make_cpu_engine(a, options);
-    if (a.sketch) {
-        if (probe_cuda(options.device_index).usable) notes.push_back("running on the CPU: the sketch preconditioner runs there only");
+    if (a.sketch || a.cholesky) {
+        if (probe_cuda(options.device_index).usable) {
+            notes.push_back(fmt::format("running on the CPU: the {} preconditioner runs there only", name(options.preconditioner)));
+        }
         return make_cpu_engine(a, options);
     }
     if (options.device == DeviceKind::automatic) {
@@ -108,13 +111,36 @@ void make_sketch(EngineMatrix& m, const PrepareOptions& options, std::string& no
     if (options.device == DeviceKind::cuda) throw InputError("the sketch preconditioner runs on the CPU only");
     m.sketch =
         std::make_shared<const Sketch>(*m.working, m.below.get(), m.column_scale, PowerOfTwo(m.exponent)(options.preconditioner_damp),
-                                       options.sketch_seed, options.sketch_limit_bytes);
+                                       options.sketch_seed, options.preconditioner_limit_bytes);
     note = fmt::format("preconditioner: R of a sketch of {} rows, seed {}; the iteration starts from the sketch's solution",
                        m.sketch->rows(), options.sketch_seed);
 }
 
+void make_cholesky(EngineMatrix& m, const PrepareOptions& options, std::string& note) {
+    check_damp_hint(options);
+    if (options.device == DeviceKind::cuda) throw InputError("the ic preconditioner runs on the CPU only");
+    if (!(options.cholesky_drop >= 0 && options.cholesky_drop < 1) && options.cholesky_drop != -1) {
+        throw InputError(fmt::format("the drop tolerance of the incomplete factor must be at least 0 and below 1, not {}", options.cholesky_drop));
+    }
+    if (!(options.cholesky_shift >= 0) || std::isinf(options.cholesky_shift)) {
+        throw InputError(fmt::format("the shift of the incomplete factor must be a finite number of at least 0, not {}", options.cholesky_shift));
+    }
+    const IncompleteCholeskyOptions factor{options.cholesky_drop, options.cholesky_shift, options.preconditioner_limit_bytes};
+    m.cholesky = std::make_shared<const IncompleteCholesky>(*m.working, m.below.get(), m.column_scale,
+                                                            PowerOfTwo(m.exponent)(options.preconditioner_damp), factor);
+    note = fmt::format("preconditioner: incomplete Cholesky of A^T A, {}, {} entries, shift {:g} of a diagonal of 1",
+                       options.cholesky_drop < 0 ? std::string("level 0") : fmt::format("entries below {:g} dropped", options.cholesky_drop),
+                       m.cholesky->nnz(), m.cholesky->shift());
+}
+
 std::shared_ptr<const BlockPreconditioner> make_preconditioner(const EngineMatrix& m, const PrepareOptions& options, std::string& note) {
     check_damp_hint(options);
+    if (options.preconditioner == Preconditioner::given) {
+        if (!options.preconditioner_matrix) throw InputError("preconditioner: no matrix K is given");
+        note = fmt::format("preconditioner: a given K, {} entries", options.preconditioner_matrix->nnz());
+        return std::make_shared<const BlockPreconditioner>(
+            given_preconditioner(*options.preconditioner_matrix, *m.original, m.column_scale, m.exponent));
+    }
     const std::int64_t cols = m.original->cols();
     const ColumnBlocks blocks = options.preconditioner == Preconditioner::columns ? even_blocks(cols, 1)
                                 : options.block_size != 0                         ? even_blocks(cols, options.block_size)
@@ -148,6 +174,8 @@ detail::EngineMatrix PreparedProblem::transform(std::shared_ptr<const CsrMatrix>
     preconditioner_note_.clear();
     if (options.preconditioner == Preconditioner::sketch) {
         detail::make_sketch(m, options, preconditioner_note_);
+    } else if (options.preconditioner == Preconditioner::cholesky) {
+        detail::make_cholesky(m, options, preconditioner_note_);
     } else if (options.preconditioner != Preconditioner::none) {
         m.preconditioner = detail::make_preconditioner(m, options, preconditioner_note_);
     }
@@ -240,6 +268,7 @@ SolveIdentity PreparedProblem::identity(std::span<const double> b, std::span<con
         const std::uint64_t sketch = m.sketch->fingerprint();
         matrix.add(&sketch, 1);
     }
+    if (m.cholesky) matrix.add(m.cholesky->values().data(), m.cholesky->nnz());
     if (m.preconditioner) matrix.add(m.preconditioner->k.values(), m.preconditioner->k.nnz());
     matrix.add(m.column_scale.data(), static_cast<std::int64_t>(m.column_scale.size()));
     SolveIdentity identity;
@@ -265,6 +294,7 @@ SolveIdentity PreparedProblem::identity(std::span<const double> b, std::span<con
         {"the number of passes", std::to_string(options.passes)},
         {"the window of stagnation", std::to_string(resolved_stall_window(options, this->matrix().rows(), this->matrix().cols()))},
         {"the trust radius", number(options.trust_radius)},
+        {"the window of reorthogonalisation", std::to_string(options.reorthogonalize)},
         {"variances", options.estimate_variances ? "estimated" : "not wanted"},
     };
     return identity;
@@ -335,6 +365,36 @@ SolveResult PreparedProblem::solve_normal(std::span<const double> g, std::span<d
     const std::int64_t rows = matrix().rows() + (transform_.g ? transform_.g->rows() : 0);
     const std::vector<double> zero(static_cast<std::size_t>(rows), 0.0);
     return wide_engine().solve(zero, g, z, normal, false, observer, {});
+}
+
+SolveResult PreparedProblem::bidiagonalize(std::span<const double> b, std::span<double> x, const SolveOptions& options, bool use_x0,
+                                           Observer* observer) {
+    const SolveOptions resolved = resolved_options(options, matrix().rows(), matrix().cols(), &matrix());
+    detail::check_length(static_cast<std::int64_t>(b.size()), matrix().rows(), "b", matrix());
+    detail::check_length(static_cast<std::int64_t>(x.size()), matrix().cols(), "x", matrix());
+    check_finite(b, "b");
+    if (use_x0) check_finite(x, "x0");
+    const std::vector<double> right_side = transform_.right_side(b, {});
+    return wide_engine().solve(right_side, {}, x, resolved, use_x0, observer, {});
+}
+double PreparedProblem::residual_norm(std::span<const double> b, std::span<const double> x0) const {
+    detail::check_length(static_cast<std::int64_t>(b.size()), matrix().rows(), "b", matrix());
+    std::vector<double> r = transform_.right_side(b, {});
+    const detail::EngineMatrix& m = engine_->engine_matrix();
+    if (!x0.empty()) {
+        std::vector<double> z(x0.begin(), x0.end());
+        for (double& value : z) value = PowerOfTwo(-m.exponent)(value);
+        HostAudit(*m.working, m.below.get()).subtract_product(1.0, z.data(), r.data());
+    }
+    const double largest = max_abs(r.data(), static_cast<std::int64_t>(r.size()));
+    double sum = 0;
+    for (const double value : r) sum += largest > 0 ? (value / largest) * (value / largest) : 0;
+    return largest * std::sqrt(sum);
+}
+void PreparedProblem::add_kept(std::span<const double> y, std::span<double> x) { wide_engine().add_kept(y, x); }
+double PreparedProblem::frobenius() const {
+    const detail::EngineMatrix& m = engine_->engine_matrix();
+    return std::ldexp(m.data_frobenius, -m.exponent);
 }
 
 std::vector<SolveResult> PreparedProblem::solve_many(std::span<const double> b, std::span<double> x, std::int64_t k,

@@ -49,6 +49,14 @@ class PreparedProblem {
     // precision is mixed. Throws InputError as solve() does. norms: r is ||A z||, ar the ||g - ... z||.
     SolveResult solve_normal(std::span<const double> g, std::span<double> z, const SolveOptions& options, Observer* observer = nullptr);
 
+    // The undamped solve that a choice of lambda looks at (solver/damping.hpp), in fp64 where the precision is mixed; options.method is lsqr, and
+    // options.reorthogonalize keeps its vectors. residual_norm: ||b - A x0|| of the weighted problem, x0 empty: zero. add_kept: x <- x + V y
+    // with the vectors that were kept.
+    SolveResult bidiagonalize(std::span<const double> b, std::span<double> x, const SolveOptions& options, bool use_x0, Observer* observer);
+    double residual_norm(std::span<const double> b, std::span<const double> x0) const;
+    void add_kept(std::span<const double> y, std::span<double> x);
+    double frobenius() const;  // ||A||_F of the weighted problem
+
     // k right-hand sides, one after another on the same operator and buffers: b is rows x k, x is cols x k, column-major.
     // observer sees the columns in turn: each begins again at iteration 1. When it stops one, the columns after it are not solved and
     // the result has fewer than k entries.
@@ -91,9 +99,10 @@ class PreparedProblem {
 // Throws InputError naming the first entry of `values` that is not finite.
 void check_finite(std::span<const double> values, const char* what);
 
-// For a user's operator in host memory: b has rows values, x cols values (the start on entry where use_x0).
+// For a user's operator in host memory: b has rows values, x cols values (the start on entry where use_x0). k: a preconditioner K, cols x cols,
+// M = (K K^T)^-1 near A^T A, for lsmr, lsqr and cgls; null: none.
 template <class T>
 SolveResult solve(const LinearOperator<T>& a, std::span<const T> b, std::span<T> x, const SolveOptions& options,
-                  bool use_x0 = false, Observer* observer = nullptr);
+                  bool use_x0 = false, Observer* observer = nullptr, const LinearOperator<T>* k = nullptr);
 
 }  // namespace lsmr

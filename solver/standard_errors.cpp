@@ -9,19 +9,12 @@
 #include <numeric>
 
 #include "memory/error.hpp"
+#include "solver/random_sign.hpp"
 
 namespace lsmr {
 namespace {
 
 constexpr double kUnknown = std::numeric_limits<double>::quiet_NaN();
-
-// A sign for each place of each probe, from a counter (SplitMix64's finaliser): the same seed, the same signs everywhere.
-double random_sign(std::uint64_t seed, std::int64_t probe, std::size_t j) {
-    std::uint64_t z = seed * 0x9e3779b97f4a7c15U + static_cast<std::uint64_t>(probe) * 0xd1342543de82ef95U + j;
-    z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9U;
-    z = (z ^ (z >> 27)) * 0x94d049bb133111ebU;
-    return ((z ^ (z >> 31)) & 1U) != 0 ? 1.0 : -1.0;
-}
 
 std::int64_t counting_rows(const PreparedProblem& problem) {
     const std::span<const double> w = problem.options().weights;

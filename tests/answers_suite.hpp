@@ -6,6 +6,7 @@
 #include <Eigen/Dense>
 
 #include "memory/error.hpp"
+#include "solver/damping.hpp"
 #include "solver/standard_errors.hpp"
 #include "support/checks.hpp"
 #include "support/dense_oracle.hpp"
@@ -273,6 +274,317 @@ inline void suite_mixed_precision(const PrepareOptions& base) {
     CHECK_THROWS_AS(problem.solve(random_vector(20, 1), x, with_method(Method::cg)), InputError);
     options.trust_radius = 1;
     CHECK_THROWS_AS(problem.solve(random_vector(20, 1), x, options), InputError);
+}
+
+// v_k of the last solve that kept them.
+inline DenseMatrix kept_vectors(PreparedProblem& problem, std::int64_t count) {
+    DenseMatrix v(problem.matrix().cols(), count);
+    for (std::int64_t k = 0; k < count; ++k) {
+        Vector y(index(k + 1), 0.0), x(index(problem.matrix().cols()), 0.0);
+        y.back() = 1;
+        problem.add_kept(y, x);
+        v.col(k) = dense(x);
+    }
+    return v;
+}
+
+inline void suite_reorthogonalization(const PrepareOptions& base) {
+    const Matrix a = graded(*random_sparse(120, 40, 3, 2031), 1e5);
+    const Vector b = random_vector(120, 2032);
+    for (const Method method : {Method::lsmr, Method::lsqr}) {
+        SolveOptions options = with_method(method, 1e-12);
+        options.conlim = 0;
+        options.max_iterations = 4000;
+        CAPTURE(word(method));
+        const Answer plain = solve(base, a, b, options);
+        CHECK(plain.result.iterations > 100);
+        std::int64_t before = plain.result.iterations;
+        for (const std::int64_t window : {std::int64_t{20}, SolveOptions::kAll}) {
+            options.reorthogonalize = window;
+            for (const int e : {0, -300}) {
+                const Matrix scaled_a = std::make_shared<const CsrMatrix>(a->scaled_by_power_of_two(e));
+                const Answer answer = solve(base, scaled_a, b, options);
+                const Truth t = truth(*scaled_a, b, answer.x);
+                CHECK(answer.result.converged());
+                check_claim(answer.result, t, options, kEps64);
+                check_norms(answer.result, t);
+                CHECK(answer.result.iterations <= before);
+                if (e == 0) before = answer.result.iterations;
+            }
+        }
+        CHECK(before <= 45);  // in exact arithmetic 40
+        // A window of at least as many vectors as columns is all of them; damping, a start and a centre change nothing about it.
+        const Vector x0 = random_vector(40, 2033), c = random_vector(40, 2034);
+        options.damp = 1e-4;
+        options.damp_center = DampCenter::given;
+        options.center = c;
+        for (const std::int64_t window : {std::int64_t{1000}, SolveOptions::kAll}) {
+            options.reorthogonalize = window;
+            const Answer damped = solve(base, a, b, options, x0);
+            CHECK(damped.result.converged());
+            CHECK(damped.result.iterations <= 50);
+            check_norms(damped.result, truth(*a, b, damped.x, 1e-4, c, x0));
+        }
+    }
+    // The vectors that are kept: orthonormal, and with B a bidiagonalisation of A.
+    class Column : public Observer {
+      public:
+        Vector alpha, beta;
+        Verdict on_iterations(std::span<const IterationRecord> records) override {
+            for (const IterationRecord& record : records) {
+                alpha.push_back(record.alpha);
+                beta.push_back(record.beta);
+            }
+            return Verdict::go_on;
+        }
+    } column;
+    PreparedProblem problem(a, base);
+    SolveOptions options = exactly(Method::lsqr, 30);
+    options.reorthogonalize = SolveOptions::kAll;
+    Vector x(40);
+    problem.solve(b, x, options, false, &column);
+    REQUIRE(column.alpha.size() == 30);
+    const DenseMatrix v = kept_vectors(problem, 30);
+    const DenseMatrix gram = v.transpose() * v - DenseMatrix::Identity(30, 30);
+    CHECK(static_cast<double>(gram.cwiseAbs().maxCoeff()) < 1e-13);
+    DenseMatrix lower = DenseMatrix::Zero(31, 30);
+    for (Eigen::Index k = 0; k < 30; ++k) {
+        lower(k, k) = column.alpha[static_cast<std::size_t>(k)];
+        lower(k + 1, k) = column.beta[static_cast<std::size_t>(k)];
+    }
+    // A^T A V = V B^T B but for its last column.
+    const DenseMatrix ata_v = dense(*a).transpose() * (dense(*a) * v);
+    const DenseMatrix difference = (ata_v - v * (lower.transpose() * lower)).leftCols(29);
+    CHECK(static_cast<double>(difference.cwiseAbs().maxCoeff()) < 1e-12 * static_cast<double>(ata_v.cwiseAbs().maxCoeff()));
+    // Without it they are far from orthogonal by then: the test can fail.
+    options.reorthogonalize = 1;
+    column.alpha.clear();
+    CHECK(std::isfinite(problem.solve(b, x, options, false, &column).norms.r));
+
+    // fp32.
+    PrepareOptions narrow = base;
+    narrow.precision = Precision::fp32;
+    options = with_method(Method::lsmr, 1e-5);
+    options.max_iterations = 4000;
+    const Matrix mild = graded(*random_sparse(120, 40, 3, 2031), 100);
+    const Answer slow = solve(narrow, mild, b, options);
+    options.reorthogonalize = SolveOptions::kAll;
+    const Answer fast = solve(narrow, mild, b, options);
+    CHECK(fast.result.converged());
+    CHECK(fast.result.iterations <= slow.result.iterations);
+    check_norms(fast.result, truth(*mild, b, fast.x));
+
+    options.basis_limit_bytes = 100;
+    CHECK_THROWS_AS(problem.solve(b, x, options), InputError);
+    options.basis_limit_bytes = 1 << 30;
+    options.method = Method::cgls;
+    CHECK_THROWS_AS(problem.solve(b, x, options), InputError);
+    options.method = Method::lsmr;
+    PrepareOptions blocks = base;
+    blocks.preconditioner = Preconditioner::columns;
+    PreparedProblem preconditioned(a, blocks);
+    CHECK_THROWS_AS(preconditioned.solve(b, x, options), InputError);
+}
+
+// ||r||, ||x - c||, and GCV of a damped problem by a dense SVD.
+struct DenseDamping {
+    Eigen::VectorXd sigma, c;
+    double outside = 0;  // ||b||^2 outside the range of A
+    double rows = 0;
+    DenseDamping(const CsrMatrix& a, const Vector& b) : rows(static_cast<double>(a.rows())) {
+        const Eigen::MatrixXd d = dense(a).cast<double>();
+        const Eigen::JacobiSVD<Eigen::MatrixXd> svd(d, Eigen::ComputeThinU | Eigen::ComputeThinV);
+        sigma = svd.singularValues();
+        const Eigen::VectorXd rhs = dense(b).cast<double>();
+        c = svd.matrixU().transpose() * rhs;
+        outside = std::max((rhs - svd.matrixU() * c).squaredNorm(), 0.0);
+    }
+    DampRow at(double damp) const {
+        DampRow row{.damp = damp, .r = outside, .x = 0, .gcv = 0, .curvature = 0};
+        double trace = 0;
+        for (Eigen::Index i = 0; i < sigma.size(); ++i) {
+            const double s2 = sigma(i) * sigma(i), f = s2 / (s2 + damp * damp);
+            row.r += std::pow((1 - f) * c(i), 2);
+            row.x += std::pow(f * c(i) / sigma(i), 2);
+            trace += f;
+        }
+        row.gcv = rows * row.r / std::pow(rows - trace, 2);
+        row.r = std::sqrt(row.r);
+        row.x = std::sqrt(row.x);
+        return row;
+    }
+    template <class F>
+    double best(const F& cost) const {
+        double best = 0, least = std::numeric_limits<double>::infinity();
+        for (double damp = 1e-6 * sigma(0); damp < 10 * sigma(0); damp *= 1.02) {
+            const double value = cost(damp);
+            if (value < least) {
+                least = value;
+                best = damp;
+            }
+        }
+        return best;
+    }
+    double curvature(double damp) const {
+        const double step = 0.02;
+        const DampRow before = at(damp * std::exp(-step)), here = at(damp), after = at(damp * std::exp(step));
+        const double r1 = std::log(after.r / before.r) / 2, x1 = std::log(after.x / before.x) / 2;
+        const double r2 = std::log(after.r * before.r / (here.r * here.r)), x2 = std::log(after.x * before.x / (here.x * here.x));
+        return (r1 * x2 - r2 * x1) / std::pow(r1 * r1 + x1 * x1, 1.5);
+    }
+};
+
+inline void suite_chosen_damping(const PrepareOptions& base) {
+    const Matrix a = graded(*random_sparse(90, 30, 3, 2041), 1e4);
+    const Vector truth_x = random_vector(30, 2042), noise = random_vector(90, 2043);
+    Vector b = product(*a, truth_x);
+    const double deviation = 0.02;
+    for (std::size_t i = 0; i < b.size(); ++i) b[i] += deviation * std::sqrt(3.0) * noise[i];
+    const DenseDamping exact(*a, b);
+    SolveOptions options = with_method(Method::lsmr, 1e-10);
+    options.conlim = 0;
+    PreparedProblem problem(a, base);
+    for (const DampRule rule : {DampRule::gcv, DampRule::discrepancy, DampRule::lcurve}) {
+        DampSearch search;
+        search.rule = rule;
+        search.deviation = deviation;
+        Vector x(30, std::numeric_limits<double>::quiet_NaN());
+        const DampChoice choice = solve_with_chosen_damp(problem, b, x, options, search);
+        CAPTURE(std::string(name(rule)));
+        CAPTURE(choice.damp);
+        CHECK(choice.settled);
+        CHECK(choice.result.converged());
+        CHECK(choice.damp > 0);
+        const Oracle oracle = dense_solution(*a, b, choice.damp);
+        CHECK(distance(x, oracle.x) <= 1e-6 * norm(oracle.x));
+        check_norms(choice.result, truth(*a, b, x, choice.damp));
+        // x comes from the bidiagonalisation: the solve that ends it has next to nothing to do.
+        CHECK(choice.result.iterations - choice.steps <= 3);
+        CHECK(choice.steps <= 30);
+        switch (rule) {
+            case DampRule::gcv: {
+                const double best = exact.best([&](double damp) { return exact.at(damp).gcv; });
+                CHECK(exact.at(choice.damp).gcv <= exact.at(best).gcv * (1 + 1e-3));
+                break;
+            }
+            case DampRule::discrepancy: CHECK(choice.result.norms.r == doctest::Approx(deviation * std::sqrt(90.0)).epsilon(1e-6)); break;
+            case DampRule::lcurve: {
+                const double best = exact.best([&](double damp) { return -exact.curvature(damp); });
+                CHECK(exact.curvature(choice.damp) >= 0.9 * exact.curvature(best));
+                break;
+            }
+        }
+        // Candidates: each row of the table is that of a damped solve, and the best of them is taken.
+        search.low = 1e-4;
+        search.high = 10;
+        search.count = 7;
+        const DampChoice among = solve_with_chosen_damp(problem, b, x, options, search);
+        REQUIRE(among.table.size() == 7);
+        bool found = false;
+        for (std::size_t i = 0; i < 7; ++i) {
+            const DampRow& row = among.table[i];
+            CHECK(row.damp == doctest::Approx(1e-4 * std::pow(1e5, static_cast<double>(i) / 6)));
+            CHECK(row.r == doctest::Approx(exact.at(row.damp).r).epsilon(1e-6));
+            CHECK(row.x == doctest::Approx(exact.at(row.damp).x).epsilon(1e-4));
+            found = found || row.damp == among.damp;
+        }
+        CHECK(found);
+    }
+    // Around x0, and with weighted rows: those of the problem by hand.
+    const Vector x0 = random_vector(30, 2044), w = positive(random_vector(90, 2045));
+    PrepareOptions prepare = base;
+    prepare.weights = w;
+    PreparedProblem weighted(a, prepare);
+    const Matrix by_hand = with_values(*a, [&](std::int64_t i, std::int64_t, double value) { return value * std::sqrt(w[index(i)]); });
+    Vector rhs = b;
+    for (std::size_t i = 0; i < rhs.size(); ++i) rhs[i] *= std::sqrt(w[i]);
+    Vector x = x0;
+    options.damp_center = DampCenter::x0;
+    const DampChoice moved = solve_with_chosen_damp(weighted, b, x, options, {}, true);
+    CHECK(moved.result.converged());
+    CHECK(distance(x, dense_solution(*by_hand, rhs, moved.damp, x0).x) <= 1e-6 * norm(x));
+    check_within(moved.result.norms.dx, distance(x, x0), 1e-12, "||x - x0||");
+    Vector residual = rhs;
+    const Vector ax0 = product(*by_hand, x0);
+    for (std::size_t i = 0; i < residual.size(); ++i) residual[i] -= ax0[i];
+    const DenseDamping around(*by_hand, residual);
+    const double best = around.best([&](double damp) { return around.at(damp).gcv; });
+    CHECK(around.at(moved.damp).gcv <= around.at(best).gcv * (1 + 1e-3));
+    // Cut short, it says so.
+    options.damp_center = DampCenter::zero;
+    options.max_iterations = 4;
+    const DampChoice cut = solve_with_chosen_damp(problem, b, x, options, {});
+    CHECK_FALSE(cut.settled);
+    CHECK(cut.steps == 4);
+    REQUIRE(!cut.notes.empty());
+    CHECK(cut.notes.back().find("after 4 steps") != std::string::npos);
+    options.max_iterations = -1;
+    // More noise than there is b: lambda stays out of x's way; less than there can be: none.
+    DampSearch search{.rule = DampRule::discrepancy, .deviation = 1e3};
+    solve_with_chosen_damp(problem, b, x, options, search);
+    CHECK(norm(x) < 1e-6 * norm(truth_x));
+    search.deviation = 1e-12;
+    CHECK(solve_with_chosen_damp(problem, b, x, options, search).damp == 0);
+    options.damp = 1;
+    CHECK_THROWS_AS(solve_with_chosen_damp(problem, b, x, options, {}), InputError);
+    options.damp = 0;
+    options.damp_center = DampCenter::given;
+    CHECK_THROWS_AS(solve_with_chosen_damp(problem, b, x, options, {}), InputError);
+    search.deviation = 0;
+    options.damp_center = DampCenter::zero;
+    CHECK_THROWS_AS(solve_with_chosen_damp(problem, b, x, options, search), InputError);
+}
+
+// A K of the caller's: the same iterations as the preconditioner that it is, and answers against dense ones.
+inline void suite_given_preconditioner(const PrepareOptions& base) {
+    const Matrix a = graded(*random_sparse(120, 40, 3, 2051), 1e4);
+    const Vector b = random_vector(120, 2052);
+    Vector squares(40, 0.0);
+    const Triplets t = triplets(*a);
+    for (std::size_t k = 0; k < t.values.size(); ++k) squares[index(t.j[k])] += t.values[k] * t.values[k];
+    for (double& value : squares) value = 1 / std::sqrt(value);
+    const Matrix k = diagonal(squares);
+    for (const Method method : {Method::lsmr, Method::lsqr, Method::cgls}) {
+        SolveOptions options = with_method(method, 1e-10);
+        options.conlim = 0;
+        options.max_iterations = 5000;
+        PrepareOptions given = base;
+        given.preconditioner = Preconditioner::given;
+        given.preconditioner_matrix = k;
+        PrepareOptions columns = base;
+        columns.preconditioner = Preconditioner::columns;
+        const Answer plain = solve(base, a, b, options);
+        CAPTURE(word(method));
+        for (const Scaling scale : {Scaling::none, Scaling::columns}) {
+            for (const int e : {0, -900}) {
+                given.scale = scale;
+                const Matrix scaled_a = std::make_shared<const CsrMatrix>(a->scaled_by_power_of_two(e));
+                given.preconditioner_matrix = e == 0 ? k : std::make_shared<const CsrMatrix>(k->scaled_by_power_of_two(-e));
+                const Answer answer = solve(given, scaled_a, b, options);
+                const Answer same = solve(columns, scaled_a, b, options);
+                CHECK(answer.result.converged());
+                // ||A K|| is exact for columns, and estimated here.
+                CHECK(std::abs(answer.result.iterations - same.result.iterations) <= same.result.iterations / 4 + 5);
+                CHECK(answer.result.iterations < plain.result.iterations);
+                check_norms(answer.result, truth(*scaled_a, b, answer.x));
+                check_claim(answer.result, truth(*scaled_a, b, answer.x), options, kEps64);
+            }
+        }
+        options.damp = 0.01;
+        given.scale = Scaling::none;
+        given.preconditioner_matrix = k;
+        const Answer damped = solve(given, a, b, options);
+        const Truth now = truth(*a, b, damped.x, 0.01);
+        CHECK(damped.result.converged());
+        check_claim(damped.result, now, options, kEps64);
+        const Oracle oracle = dense_solution(*a, b, 0.01);
+        CHECK(distance(damped.x, oracle.x) <= error_bound(now, oracle.sigma_min));
+    }
+    PrepareOptions wrong = base;
+    wrong.preconditioner = Preconditioner::given;
+    CHECK_THROWS_AS(PreparedProblem(a, wrong), InputError);
+    wrong.preconditioner_matrix = a;
+    CHECK_THROWS_AS(PreparedProblem(a, wrong), InputError);
 }
 
 }  // namespace lsmr::test

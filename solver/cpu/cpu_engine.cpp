@@ -82,6 +82,7 @@ class CpuEngine final : public Engine {
             k_ = make_cpu_operator<T>(std::shared_ptr<const CsrMatrix>(a.preconditioner, &a.preconditioner->k));
         }
         if (a.sketch) k_ = a.sketch->template inverse<T>();
+        if (a.cholesky) k_ = a.cholesky->template inverse<T>();
         if (k_) backend_->set_preconditioner(*k_);
         if (kNarrow) audit_ = std::make_unique<HostAudit>(*a.working, a.below.get());
         info_.plan = operator_->plan();
@@ -99,6 +100,9 @@ class CpuEngine final : public Engine {
             problem.guess = guess;
         }
         return drive(*backend_, problem, options, resolved_conlim(options, options_.precision), observer);
+    }
+    void add_kept(std::span<const double> y, std::span<double> x) override {
+        add_kept_vectors(*backend_, y, x);
     }
     const EngineMatrix& engine_matrix() const override { return a_; }
     const CsrMatrix& matrix() const override { return *a_.original; }
@@ -142,7 +146,7 @@ std::unique_ptr<Engine> make_cpu_engine(const EngineMatrix& a, const PrepareOpti
 
 template <class T>
 SolveResult solve(const LinearOperator<T>& a, std::span<const T> b, std::span<T> x, const SolveOptions& options, bool use_x0,
-                  Observer* observer) {
+                  Observer* observer, const LinearOperator<T>* k) {
     const SolveOptions resolved = resolved_options(options, a.rows(), a.cols(), nullptr);
     if (a.space() != Space::host) throw InputError("solve: this operator works on the GPU; its vectors must lie there too");
     if (static_cast<std::int64_t>(b.size()) != a.rows() || static_cast<std::int64_t>(x.size()) != a.cols()) {
@@ -153,6 +157,10 @@ SolveResult solve(const LinearOperator<T>& a, std::span<const T> b, std::span<T>
     check_finite(b_wide, "b");
     if (use_x0) check_finite(x_wide, "x0");
     CpuBackend<T> backend(a);
+    if (k != nullptr) {
+        detail::check_preconditioner(*k, a, resolved);
+        backend.set_preconditioner(*k);
+    }
     DriveProblem problem;
     problem.b = b_wide;
     problem.data_rows = a.rows();
@@ -169,9 +177,9 @@ SolveResult solve(const LinearOperator<T>& a, std::span<const T> b, std::span<T>
         throw;
     }
 }
-template SolveResult solve(const LinearOperator<double>&, std::span<const double>, std::span<double>, const SolveOptions&, bool,
-                           Observer*);
-template SolveResult solve(const LinearOperator<float>&, std::span<const float>, std::span<float>, const SolveOptions&, bool,
-                           Observer*);
+template SolveResult solve(const LinearOperator<double>&, std::span<const double>, std::span<double>, const SolveOptions&, bool, Observer*,
+                           const LinearOperator<double>*);
+template SolveResult solve(const LinearOperator<float>&, std::span<const float>, std::span<float>, const SolveOptions&, bool, Observer*,
+                           const LinearOperator<float>*);
 
 }  // namespace lsmr

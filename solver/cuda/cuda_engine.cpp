@@ -55,6 +55,10 @@ class CudaEngine final : public Engine {
         const DriveProblem problem = drive_problem(a_, b, linear, x, use_x0, audit_.get(), resumption);
         return drive(*backend_, problem, options, resolved_conlim(options, options_.precision), observer);
     }
+    void add_kept(std::span<const double> y, std::span<double> x) override {
+        const DeviceScope scope(context_.device());
+        add_kept_vectors(*backend_, y, x);
+    }
     const EngineMatrix& engine_matrix() const override { return a_; }
     const CsrMatrix& matrix() const override { return *a_.original; }
     const PreparedInfo& info() const override { return info_; }
@@ -121,7 +125,7 @@ std::unique_ptr<Engine> make_cuda_engine(const EngineMatrix& a, const PrepareOpt
 
 template <class T>
 SolveResult solve(const LinearOperator<T>& a, CudaContext& context, std::span<const double> b, std::span<double> x,
-                  const SolveOptions& options, bool use_x0, Observer* observer) {
+                  const SolveOptions& options, bool use_x0, Observer* observer, const LinearOperator<T>* k) {
     const SolveOptions resolved = resolved_options(options, a.rows(), a.cols(), nullptr);
     if (a.space() != Space::cuda) throw InputError("solve: this operator works in host memory");
     if (static_cast<std::int64_t>(b.size()) != a.rows() || static_cast<std::int64_t>(x.size()) != a.cols()) {
@@ -131,6 +135,10 @@ SolveResult solve(const LinearOperator<T>& a, CudaContext& context, std::span<co
     if (use_x0) check_finite(x, "x0");
     const DeviceScope scope(context.device());
     CudaBackend<T> backend(a, context);
+    if (k != nullptr) {
+        detail::check_preconditioner(*k, a, resolved);
+        backend.set_preconditioner(*k);
+    }
     DriveProblem problem;
     problem.b = b;
     problem.data_rows = a.rows();
@@ -140,8 +148,8 @@ SolveResult solve(const LinearOperator<T>& a, CudaContext& context, std::span<co
     return detail::drive(backend, problem, resolved, resolved_conlim(resolved, precision), observer);
 }
 template SolveResult solve(const LinearOperator<double>&, CudaContext&, std::span<const double>, std::span<double>, const SolveOptions&, bool,
-                           Observer*);
+                           Observer*, const LinearOperator<double>*);
 template SolveResult solve(const LinearOperator<float>&, CudaContext&, std::span<const double>, std::span<double>, const SolveOptions&, bool,
-                           Observer*);
+                           Observer*, const LinearOperator<float>*);
 
 }  // namespace lsmr
