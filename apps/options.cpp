@@ -464,7 +464,7 @@ std::vector<FlagGroup> make_flag_groups() {
               [](CommandLine& line, const std::string&) { line.action = Action::check; }},
              {"allow-nonfinite", "", "", "with --check: count NaN and infinities, do not refuse them",
               [](CommandLine& line, const std::string&) { line.read.allow_nonfinite = true; }},
-             {"standard-errors", "", "K", "of x, in the report: estimate (lsqr), exact[:COLS], hutchinson[:K[:SEED]]",
+             {"standard-errors", "", "K", "of x, in the report: estimate, exact[:COLS], hutchinson[:K[:SEED]]",
               [](CommandLine& line, const std::string& value) { parse_standard_errors(line.errors, value); }},
              {"compare", "", "eigen", "solve with Eigen's least-squares CG too, to the same accuracy",
               [](CommandLine& line, const std::string& value) {

@@ -128,10 +128,10 @@ std::string failure_of(Case& p, std::map<std::string, int>& statuses) {
     for (const double value : x) {
         if (!std::isfinite(value)) return "x is not finite";
     }
-    const double r_rounding = 64 * kEps64 * (now.stacked * (now.x + now.dx) + now.b) + 1e-300;
+    const double r_rounding = 64 * kEps64 * (now.stacked * (now.x + now.dx) + now.b + now.r_damped) + 1e-300;
     if (std::abs(result.norms.r_damped - now.r_damped) > r_rounding) return fmt::format("||r|| {} is not {}", result.norms.r_damped, now.r_damped);
     if (std::abs(result.norms.ar - now.ar) > now.stacked * r_rounding) return fmt::format("||A'r|| {} is not {}", result.norms.ar, now.ar);
-    if (std::abs(result.norms.x - now.x) > 64 * kEps64 * now.x) return fmt::format("||x|| {} is not {}", result.norms.x, now.x);
+    if (std::abs(result.norms.x - now.x) > 64 * kEps64 * (now.x + now.dx)) return fmt::format("||x|| {} is not {}", result.norms.x, now.x);
     const double size = now.stacked * std::max(now.x, now.x + now.dx) + now.b;
     const double r_met = 2 * (p.options.btol * now.b + p.options.atol * now.stacked * now.x) + r_rounding;
     const double ar_met = 2 * p.options.atol * now.stacked * now.r_damped + now.stacked * r_rounding;
