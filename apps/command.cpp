@@ -15,6 +15,7 @@
 #include "options.hpp"
 #include "outputs.hpp"
 #include "plan_file.hpp"
+#include "plot.hpp"
 #include "problem.hpp"
 #include "progress.hpp"
 #include "report.hpp"
@@ -119,9 +120,16 @@ Outcome solve_columns(const CommandLine& line, Problem& problem, PreparedProblem
         SolveOptions options = line.solve;
         if (!problem.center.empty()) options.center = std::span<const double>(problem.center).subspan(at * cols, cols);
         options.time_limit_seconds = std::max(0.0, options.time_limit_seconds - since_start.seconds());
-        outcome.columns.push_back(prepared.solve(std::span<const double>(problem.b).subspan(at * rows, rows),
-                                                 std::span<double>(problem.x).subspan(at * cols, cols), options,
-                                                 !line.x0.empty(), &follower, resume));
+        options.estimate_variances = line.errors.kind == ErrorKind::estimate;
+        const std::span<const double> b = std::span<const double>(problem.b).subspan(at * rows, rows);
+        const std::span<double> x = std::span<double>(problem.x).subspan(at * cols, cols);
+        if (line.damp_search) {
+            outcome.damp.push_back(
+                solve_with_chosen_damp(prepared, b, x, options, *line.damp_search, !line.x0.empty(), &follower));
+            outcome.columns.push_back(outcome.damp.back().result);
+        } else {
+            outcome.columns.push_back(prepared.solve(b, x, options, !line.x0.empty(), &follower, resume));
+        }
         follower.end_column();
         const SolveResult& result = outcome.columns.back();
         outcome.timing.solve_seconds += result.solve_seconds;
@@ -144,8 +152,8 @@ class SignalWatch : public Observer {
     }
 };
 
-// The same as solve_columns() with --loss, without an operator that lasts: the weights change with every solve.
-Outcome fit_columns(const CommandLine& line, Problem& problem, Console& console) {
+// The same as solve_columns() with --loss.
+Outcome fit_columns(const CommandLine& line, Problem& problem, PreparedProblem& prepared, Console& console) {
     const std::size_t rows = static_cast<std::size_t>(problem.a->rows());
     const std::size_t cols = static_cast<std::size_t>(problem.a->cols());
     SignalWatch watch;
@@ -161,9 +169,9 @@ Outcome fit_columns(const CommandLine& line, Problem& problem, Console& console)
             if (!problem.center.empty())
                 options.center = std::span<const double>(problem.center).subspan(at * cols, cols);
             options.time_limit_seconds = std::max(0.0, options.time_limit_seconds - since_start.seconds());
-            fitted = solve_robust(problem.a, std::span<const double>(problem.b).subspan(at * rows, rows),
-                                  std::span<double>(problem.x).subspan(at * cols, cols), line.prepare, options,
-                                  line.robust, !line.x0.empty(), &watch);
+            fitted = solve_robust(prepared, std::span<const double>(problem.b).subspan(at * rows, rows),
+                                  std::span<double>(problem.x).subspan(at * cols, cols), options, line.robust,
+                                  !line.x0.empty(), &watch);
         }
         outcome.timing.solve_seconds += fitted.result.solve_seconds;
         outcome.timing.audit_seconds += fitted.result.audit_seconds;
@@ -172,10 +180,30 @@ Outcome fit_columns(const CommandLine& line, Problem& problem, Console& console)
         outcome.robust.push_back(std::move(fitted));
     }
     find_worst(outcome);
-    // All but the solves themselves: the operator of each set of weights, and the loss.
-    outcome.timing.setup_seconds =
-        std::max(0.0, since_start.seconds() - outcome.timing.solve_seconds - outcome.timing.audit_seconds);
+    outcome.timing.setup_seconds = prepared.info().setup_seconds;  // that of each set of weights too
+    outcome.memory = prepared.memory();
     return outcome;
+}
+
+// For every column of b. (A^T A)^-1 is the same for all, so solves for it are made once.
+void find_standard_errors(const CommandLine& line, PreparedProblem& prepared, Outcome& outcome) {
+    SignalWatch watch;
+    for (std::size_t i = 0; i < outcome.columns.size(); ++i) {
+        const SolveResult& column = outcome.columns[i];
+        SolveOptions options = line.solve;
+        if (!outcome.damp.empty()) options.damp = outcome.damp.at(i).damp;
+        const bool reuse = line.errors.kind != ErrorKind::estimate && i > 0 && outcome.damp.empty();
+        StandardErrorOptions wanted = line.errors;
+        if (reuse) wanted.kind = ErrorKind::none;  // sigma alone
+        StandardErrors errors = standard_errors(prepared, options, column, wanted, &watch);
+        if (reuse) {
+            const double sigma = errors.sigma;
+            errors = outcome.errors.front();
+            errors.sigma = sigma;
+        }
+        outcome.errors.push_back(std::move(errors));
+    }
+    outcome.timing.errors_seconds = outcome.errors.front().seconds;
 }
 
 double relative_error(std::span<const double> x, std::span<const double> x_true) {
@@ -244,6 +272,20 @@ PreparedProblem prepare(const CommandLine& line, const Problem& problem) {
     }
 }
 
+// Before the solve, what standard_errors() would refuse after it.
+void check_standard_errors(const CommandLine& line, const Problem& problem) {
+    if (line.errors.kind == ErrorKind::none) return;
+    const std::int64_t cols = problem.a->cols();
+    const auto zeros = std::count(problem.weights.begin(), problem.weights.end(), 0.0);
+    if (problem.a->rows() - zeros <= cols) {
+        throw UsageError(fmt::format("--standard-errors need more equations than unknowns; there are {} and {}",
+                                     problem.a->rows() - zeros, cols));
+    }
+    for (const std::int64_t column : line.errors.columns) {
+        if (column >= cols) throw UsageError(fmt::format("--standard-errors: there is no column {}, A has {}", column + 1, cols));
+    }
+}
+
 int solve(CommandLine& line, Console& console) {
     const std::string rhs_note = resolve_rhs(line);
     check_outputs(line);
@@ -251,12 +293,13 @@ int solve(CommandLine& line, Console& console) {
     const CsrMatrix& a = *problem.a;
     line.solve.conlim = resolved_conlim(line.solve, line.prepare.precision);
     line.solve.stall_window = resolved_stall_window(line.solve, a.rows(), a.cols());
-    line.solve.max_iterations = resolved_max_iterations(line.solve, a.rows(), a.cols());
+    line.solve.max_iterations = resolved_max_iterations(line.solve, a.rows(), a.cols(), line.prepare.precision);
     if (line.compare_eigen) check_eigen_can_hold(a, line.solve.damp > 0);
     if (problem.columns > 1 && (!line.save_state.empty() || !line.resume.empty())) {
         throw UsageError(
             fmt::format("--save-state and --resume are for one column of b; this one has {}", problem.columns));
     }
+    check_standard_errors(line, problem);
     std::optional<Checkpoint> resume;
     if (!line.resume.empty()) resume = read_state(line.resume);
 
@@ -276,33 +319,34 @@ int solve(CommandLine& line, Console& console) {
     line.prepare.weights = problem.weights;
     line.prepare.column_damp = problem.column_damp;
     line.prepare.regulariser = problem.regulariser;
+    line.prepare.preconditioner_matrix = problem.preconditioner;
     if (!line.plan.empty()) read_plan(read_text(line.plan), line.plan, a, line.prepare);
     if (resume) {
         adopt_kernels(*resume, line.prepare);
         adopt_order(*resume, line.prepare);
     }
-    std::optional<PreparedProblem> prepared = prepare(line, problem);
-    const PreparedInfo info = prepared->info();
+    PreparedProblem prepared = prepare(line, problem);
+    const PreparedInfo info = prepared.info();
     if (!line.save_plan.empty()) write_text(line.save_plan, plan_text(a, line.prepare.precision, info));
-    resolve_method(line, a, *prepared);
+    resolve_method(line, a, prepared);
     warnings.insert(warnings.end(), info.notes.begin(), info.notes.end());
     for (const std::string& warning : warnings) console.warning(warning);
-    print_setup(console, line, *prepared);
-    if (is_robust(line)) prepared.reset();  // each set of weights has an operator of its own
+    print_setup(console, line, prepared);
 
     std::optional<HistoryFile> history;
     if (!line.history.empty()) history.emplace(line.history);
     const std::vector<double> x_start(problem.x.begin(), problem.x.begin() + (line.compare_eigen ? a.cols() : 0));
     note_signals();
-    Outcome outcome = prepared ? solve_columns(line, problem, *prepared, console, history ? &*history : nullptr,
-                                               resume ? &*resume : nullptr)
-                               : fit_columns(line, problem, console);
+    Outcome outcome = is_robust(line) ? fit_columns(line, problem, prepared, console)
+                                      : solve_columns(line, problem, prepared, console, history ? &*history : nullptr,
+                                                      resume ? &*resume : nullptr);
     if (resume) outcome.resumed_iteration = resume->iteration;
 
     const Stopwatch writing;
     if (history) {
         try {
             history->finish();
+            if (!line.plot.empty()) plot_history(line.history, line.plot);
         } catch (const OutputError& error) {
             outcome.history_error = error.what();  // x and the report come first
         }
@@ -310,6 +354,7 @@ int solve(CommandLine& line, Console& console) {
     if (!line.output.empty()) write_x(line, problem, outcome);
     outcome.timing.write_seconds = writing.seconds();
     if (!problem.x_true.empty()) outcome.error_to_x_true = relative_error(problem.x, problem.x_true);
+    if (line.errors.kind != ErrorKind::none && noted_signal() == 0) find_standard_errors(line, prepared, outcome);
     print_outcome(console, line, problem, outcome);
 
     if (line.compare_eigen && noted_signal() == 0) {

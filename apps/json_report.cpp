@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <cmath>
+#include <span>
 #include <nlohmann/json.hpp>
 
 namespace lsmr {
@@ -37,6 +38,7 @@ Json norms_json(const Norms& norms) {
             {"r_estimated", number(norms.r_estimated)},
             {"ar_estimated", number(norms.ar_estimated)},
             {"a_frobenius", number(norms.a_frobenius)},
+            {"a_frobenius_estimated", number(norms.a_estimated)},
             {"cond_estimate", number(norms.cond_estimate)},
             {"x", number(norms.x)},
             {"dx", number(norms.dx)},
@@ -60,6 +62,47 @@ Json robust_json(const RobustOptions& options, const RobustResult& fit) {
             {"gradient_bound", number(fit.gradient_bound)},
             {"downweighted_rows", fit.downweighted},
             {"solves", std::move(solves)}};
+}
+
+Json errors_json(const StandardErrors& errors, std::span<const double> x) {
+    Json columns = Json::array();
+    Json values = Json::array();
+    Json at = Json::array();
+    Json spread = Json::array();
+    for (std::size_t k = 0; k < errors.columns.size(); ++k) {
+        columns.push_back(errors.columns[k] + 1);
+        at.push_back(number(x[static_cast<std::size_t>(errors.columns[k])]));
+        values.push_back(number(errors.sigma * errors.unit_errors[k]));
+        if (!errors.unit_spread.empty()) spread.push_back(number(errors.sigma * errors.unit_spread[k]));
+    }
+    return {{"kind", name(errors.kind)},
+            {"complete", errors.complete},
+            {"sigma", number(errors.sigma)},
+            {"cond_frobenius", number(errors.cond_frobenius)},
+            {"iterations", errors.iterations},
+            {"columns", std::move(columns)},
+            {"x", std::move(at)},
+            {"values", std::move(values)},
+            {"spread", errors.unit_spread.empty() ? Json(nullptr) : std::move(spread)},
+            {"notes", errors.notes}};
+}
+
+Json damp_json(const DampSearch& search, const DampChoice& choice) {
+    Json table = Json::array();
+    for (const DampRow& row : choice.table) {
+        table.push_back({{"damp", number(row.damp)},
+                         {"r", number(row.r)},
+                         {"x", number(row.x)},
+                         {"gcv", number(row.gcv)},
+                         {"curvature", number(row.curvature)}});
+    }
+    return {{"rule", name(search.rule)},
+            {"deviation", search.rule == DampRule::discrepancy ? number(search.deviation) : Json(nullptr)},
+            {"damp", number(choice.damp)},
+            {"steps", choice.steps},
+            {"settled", choice.settled},
+            {"notes", choice.notes},
+            {"table", std::move(table)}};
 }
 
 Json matrix_json(const CommandLine& line, const Problem& problem) {
@@ -90,7 +133,10 @@ Json options_json(const CommandLine& line) {
     const PrepareOptions& prepare = line.prepare;
     return {
         {"method", name(solve.method)},
-        {"damp", number(solve.damp)},
+        {"damp", line.damp_search ? Json("auto:" + std::string(name(line.damp_search->rule))) : number(solve.damp)},
+        {"damp_range", line.damp_search && line.damp_search->count > 0
+                           ? Json({line.damp_search->low, line.damp_search->high, line.damp_search->count})
+                           : Json(nullptr)},
         {"damp_center", line.center.empty() ? name(solve.damp_center) : line.center},
         {"column_damp", text_or_null(line.column_damp)},
         {"regularise", text_or_null(line.regulariser)},
@@ -99,6 +145,11 @@ Json options_json(const CommandLine& line) {
         {"scale", name(prepare.scale)},
         {"precondition", prepare.block_size > 0 ? Json("blocks:" + std::to_string(prepare.block_size))
                                                 : Json(name(prepare.preconditioner))},
+        {"precondition_file", text_or_null(line.preconditioner)},
+        {"ic_drop", prepare.preconditioner == Preconditioner::cholesky && prepare.cholesky_drop >= 0 ? number(prepare.cholesky_drop)
+                                                                                                     : Json(nullptr)},
+        {"ic_shift", prepare.preconditioner == Preconditioner::cholesky ? number(prepare.cholesky_shift) : Json(nullptr)},
+        {"reorthogonalize", solve.reorthogonalize == SolveOptions::kAll ? Json("full") : Json(solve.reorthogonalize)},
         {"sketch_seed", prepare.preconditioner == Preconditioner::sketch ? Json(prepare.sketch_seed) : Json(nullptr)},
         {"atol", number(solve.atol)},
         {"btol", number(solve.btol)},
@@ -129,6 +180,9 @@ Json options_json(const CommandLine& line) {
         {"allow_fallback", prepare.allow_fallback},
         {"threads", prepare.threads},
         {"deterministic", prepare.deterministic},
+        {"standard_errors", line.errors.kind == ErrorKind::none ? Json(nullptr) : Json(name(line.errors.kind))},
+        {"standard_errors_probes", line.errors.kind == ErrorKind::hutchinson ? Json(line.errors.probes) : Json(nullptr)},
+        {"standard_errors_seed", line.errors.kind == ErrorKind::hutchinson ? Json(line.errors.seed) : Json(nullptr)},
         {"compare", line.compare_eigen ? Json("eigen") : Json(nullptr)}};
 }
 
@@ -219,6 +273,13 @@ std::string solve_json(const CommandLine& line, const Problem& problem, const Pr
     json["restarts"] = result.restarts;
     json["norms"] = norms_json(result.norms);
     json["robust"] = outcome.robust.empty() ? Json(nullptr) : robust_json(line.robust, outcome.robust.at(outcome.worst));
+    const auto x_of = [&](std::size_t column) {
+        const auto cols = static_cast<std::size_t>(problem.a->cols());
+        return std::span<const double>(problem.x).subspan(column * cols, cols);
+    };
+    json["damping"] = outcome.damp.empty() ? Json(nullptr) : damp_json(*line.damp_search, outcome.damp.at(outcome.worst));
+    json["standard_errors"] =
+        outcome.errors.empty() ? Json(nullptr) : errors_json(outcome.errors.at(outcome.worst), x_of(outcome.worst));
     json["matrix"] = matrix_json(line, problem);
     json["rhs"] = rhs_json(problem, outcome.error_to_x_true);
     json["options"] = options_json(line);
@@ -238,10 +299,12 @@ std::string solve_json(const CommandLine& line, const Problem& problem, const Pr
                               {"setup", number(outcome.timing.setup_seconds)},
                               {"solve", number(outcome.timing.solve_seconds)},
                               {"audit", number(outcome.timing.audit_seconds)},
+                              {"standard_errors", number(outcome.timing.errors_seconds)},
                               {"write", number(outcome.timing.write_seconds)}};
     json["memory"] = {{"pool_peak_bytes", outcome.memory.pool_peak_bytes},
                       {"pool_reserved_bytes", outcome.memory.pool_reserved_bytes}};
     json["output"] = text_or_null(line.output);
+    json["plot"] = text_or_null(line.plot);
     json["state"] = {
         {"path", text_or_null(line.save_state)},
         {"iteration", outcome.saved_iteration >= 0 ? Json(outcome.saved_iteration) : Json(nullptr)},
@@ -259,6 +322,8 @@ std::string solve_json(const CommandLine& line, const Problem& problem, const Pr
                                {"restarts", column.restarts},
                                {"notes", column.notes},
                                {"norms", norms_json(column.norms)}});
+            if (!outcome.damp.empty()) columns.back()["damping"] = damp_json(*line.damp_search, outcome.damp[i]);
+            if (!outcome.errors.empty()) columns.back()["standard_errors"] = errors_json(outcome.errors[i], x_of(i));
             if (!outcome.robust.empty()) columns.back()["robust"] = robust_json(line.robust, outcome.robust[i]);
         }
         json["columns"] = std::move(columns);

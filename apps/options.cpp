@@ -12,6 +12,7 @@
 #include <utility>
 #include <vector>
 
+#include "plot.hpp"
 #include "solver/preconditioner.hpp"
 
 namespace lsmr {
@@ -153,7 +154,8 @@ void parse_device(PrepareOptions& prepare, const std::string& text) {
     }
 }
 
-void parse_preconditioner(PrepareOptions& prepare, const std::string& text) {
+void parse_preconditioner(CommandLine& line, const std::string& text) {
+    PrepareOptions& prepare = line.prepare;
     if (text.starts_with("blocks:")) {
         prepare.preconditioner = Preconditioner::blocks;
         prepare.block_size = parse_integer(text.substr(7), 1);
@@ -166,14 +168,65 @@ void parse_preconditioner(PrepareOptions& prepare, const std::string& text) {
         prepare.sketch_seed = parse_seed(std::string_view(text).substr(7));
         return;
     }
+    if (text.starts_with("ic:")) {
+        prepare.preconditioner = Preconditioner::cholesky;
+        prepare.cholesky_drop = parse_non_negative(text.substr(3));
+        if (!(prepare.cholesky_drop < 1)) throw UsageError("the drop tolerance must be below 1");
+        return;
+    }
+    if (text.starts_with("file:")) {
+        prepare.preconditioner = Preconditioner::given;
+        line.preconditioner = parse_path(text.substr(5));
+        return;
+    }
     try {
         prepare.preconditioner = parse_choice<Preconditioner>(text, {{"none", Preconditioner::none},
                                                                      {"cols", Preconditioner::columns},
                                                                      {"blocks", Preconditioner::blocks},
+                                                                     {"ic", Preconditioner::cholesky},
                                                                      {"sketch", Preconditioner::sketch}});
     } catch (const UsageError&) {
-        throw UsageError("must be none, cols, blocks, blocks:N, sketch or sketch:SEED");
+        throw UsageError("must be none, cols, blocks, blocks:N, ic, ic:DROP, sketch, sketch:SEED or file:K.mtx");
     }
+}
+
+// "1,5,10-20": columns from 1, in the order given.
+std::vector<std::int64_t> parse_columns(const std::string& text) {
+    std::vector<std::int64_t> columns;
+    for (std::size_t begin = 0; begin <= text.size();) {
+        const std::size_t end = std::min(text.find(',', begin), text.size());
+        const std::string part = text.substr(begin, end - begin);
+        const std::size_t dash = part.find('-', 1);
+        const std::int64_t first = parse_integer(part.substr(0, dash), 1);
+        const std::int64_t last = dash == std::string::npos ? first : parse_integer(part.substr(dash + 1), first);
+        if (last - first >= kMaxDimension) throw UsageError("too many columns");
+        for (std::int64_t column = first; column <= last; ++column) columns.push_back(column - 1);
+        begin = end + 1;
+    }
+    return columns;
+}
+
+// estimate, exact[:COLS], hutchinson[:K[:SEED]].
+void parse_standard_errors(StandardErrorOptions& errors, const std::string& text) {
+    const std::size_t colon = text.find(':');
+    const bool given = colon != std::string::npos;
+    try {
+        errors.kind = parse_choice<ErrorKind>(text.substr(0, colon), {{"estimate", ErrorKind::estimate},
+                                                                      {"exact", ErrorKind::exact},
+                                                                      {"hutchinson", ErrorKind::hutchinson}});
+    } catch (const UsageError&) {
+        throw UsageError("must be estimate, exact, exact:COLS (as 1,5,10-20), hutchinson or hutchinson:K[:SEED]");
+    }
+    if (!given) return;
+    if (errors.kind == ErrorKind::estimate) throw UsageError("estimate takes nothing after it");
+    std::string rest = text.substr(colon + 1);
+    if (errors.kind == ErrorKind::exact) {
+        errors.columns = parse_columns(rest);
+        return;
+    }
+    const std::size_t second = rest.find(':');
+    if (second != std::string::npos) errors.seed = parse_seed(std::string_view(rest).substr(second + 1));
+    errors.probes = parse_integer(rest.substr(0, second), 2);
 }
 
 // l2, l1, or a loss with its threshold, as huber:1.5.
@@ -196,6 +249,36 @@ void parse_loss(RobustOptions& robust, const std::string& text) {
     if (!given) throw UsageError(fmt::format("needs its threshold, in units of b, as in {}:1.5", name(robust.loss)));
     robust.threshold = parse_finite(text.substr(colon + 1));
     if (robust.threshold == 0) throw UsageError("the threshold must be above 0");
+}
+
+// A number, auto:gcv, auto:lcurve, or auto:discrepancy:S.
+void parse_damp(CommandLine& line, const std::string& text) {
+    if (!text.starts_with("auto")) {
+        line.solve.damp = parse_finite(text);
+        return;
+    }
+    if (!line.damp_search) line.damp_search.emplace();
+    DampSearch& search = *line.damp_search;
+    if (text == "auto:gcv") search.rule = DampRule::gcv;
+    else if (text == "auto:lcurve") search.rule = DampRule::lcurve;
+    else if (text.starts_with("auto:discrepancy:")) {
+        search.rule = DampRule::discrepancy;
+        search.deviation = parse_finite(text.substr(17));
+        if (search.deviation == 0) throw UsageError("the standard deviation of the errors of b must be above 0");
+    } else throw UsageError("must be a number, auto:gcv, auto:lcurve or auto:discrepancy:S, S the standard deviation of the errors of b");
+}
+
+void parse_damp_range(CommandLine& line, const std::string& text) {
+    if (!line.damp_search) line.damp_search.emplace();
+    DampSearch& search = *line.damp_search;
+    const std::size_t first = text.find(':');
+    const std::size_t second = first == std::string::npos ? first : text.find(':', first + 1);
+    if (second == std::string::npos) throw UsageError("must be LO:HI:N, as 1e-4:10:20");
+    search.low = parse_finite(text.substr(0, first));
+    search.high = parse_finite(text.substr(first + 1, second - first - 1));
+    search.count = parse_integer(text.substr(second + 1), 1);
+    if (!(search.low > 0) || search.low > search.high) throw UsageError("LO must be above 0, and HI no smaller");
+    if (search.count > 100000) throw UsageError("too many");
 }
 
 void parse_center(CommandLine& line, const std::string& text) {
@@ -229,8 +312,11 @@ std::vector<FlagGroup> make_flag_groups() {
               [](CommandLine& line, const std::string& value) { line.rhs = parse_rhs(value); }},
              {"x0", "", "FILE", "start, n x 1 or one column for each column of b [zero]",
               [](CommandLine& line, const std::string& value) { line.x0 = parse_path(value); }},
-             {"damp", "", "L", fmt::format("add L^2 ||x - c||^2 to the objective [{}]", solve.damp),
-              [](CommandLine& line, const std::string& value) { line.solve.damp = parse_finite(value); }},
+             {"damp", "", "L",
+              fmt::format("add L^2 ||x - c||^2; or auto:gcv, auto:lcurve, auto:discrepancy:S [{}]", solve.damp),
+              [](CommandLine& line, const std::string& value) { parse_damp(line, value); }},
+             {"damp-range", "", "LO:HI:N", "N candidates for --damp auto (gcv without it), with their table",
+              [](CommandLine& line, const std::string& value) { parse_damp_range(line, value); }},
              {"damp-center", "", "C", fmt::format("the point c: zero, x0 or a file [{}]", name(solve.damp_center)),
               [](CommandLine& line, const std::string& value) { parse_center(line, value); }},
              {"column-damp", "", "FILE", "add sum d_j^2 (x_j - c_j)^2 with d, n x 1",
@@ -267,8 +353,14 @@ std::vector<FlagGroup> make_flag_groups() {
                                                                      {"rows", Scaling::rows},
                                                                      {"both", Scaling::both}});
               }},
-             {"precondition", "", "P", "cols, blocks (found), blocks:N, sketch[:SEED] or none [none]",
-              [](CommandLine& line, const std::string& value) { parse_preconditioner(line.prepare, value); }},
+             {"precondition", "", "P", "cols, blocks[:N], ic[:DROP], sketch[:SEED], file:K.mtx or none [none]",
+              [](CommandLine& line, const std::string& value) { parse_preconditioner(line, value); }},
+             {"ic-shift", "", "S", "of the diagonal of 1, with --precondition ic [0, raised where needed]",
+              [](CommandLine& line, const std::string& value) { line.prepare.cholesky_shift = parse_finite(value); }},
+             {"reorthogonalize", "", "K", "lsmr, lsqr: each v against K before it, or full; 0: none [0]",
+              [](CommandLine& line, const std::string& value) {
+                  line.solve.reorthogonalize = value == "full" ? SolveOptions::kAll : parse_integer(value, 0);
+              }},
              {"atol", "", "R", fmt::format("relative error of A [{:g}]", solve.atol),
               [](CommandLine& line, const std::string& value) { line.solve.atol = parse_finite(value); }},
              {"btol", "", "R", fmt::format("relative error of b [{:g}]", solve.btol),
@@ -302,10 +394,10 @@ std::vector<FlagGroup> make_flag_groups() {
              {"device", "", "D", "auto, cpu, cuda or cuda:N [auto]",
               [](CommandLine& line, const std::string& value) { parse_device(line.prepare, value); }},
              {"precision", "", "P",
-              fmt::format("fp64 or fp32, of matrix and vectors [{}]", name(PrepareOptions{}.precision)),
+              fmt::format("fp64, fp32, or mixed: fp32, corrected in fp64 [{}]", name(PrepareOptions{}.precision)),
               [](CommandLine& line, const std::string& value) {
-                  line.prepare.precision =
-                      parse_choice<Precision>(value, {{"fp64", Precision::fp64}, {"fp32", Precision::fp32}});
+                  line.prepare.precision = parse_choice<Precision>(
+                      value, {{"fp64", Precision::fp64}, {"fp32", Precision::fp32}, {"mixed", Precision::mixed}});
               }},
              {"spmv", "", "S", "products by cusparse, own, auto, or a kernel, as stream-128x2048 [auto]",
               [](CommandLine& line, const std::string& value) { parse_spmv(line.prepare, value); }},
@@ -365,6 +457,12 @@ std::vector<FlagGroup> make_flag_groups() {
               [](CommandLine& line, const std::string& value) { line.json = parse_path(value); }},
              {"history", "", "FILE", "write every iteration as CSV, column after column of b",
               [](CommandLine& line, const std::string& value) { line.history = parse_path(value); }},
+             {"plot", "", "F.svg", "draw the history with gnuplot, from F.csv or the --history file",
+              [](CommandLine& line, const std::string& value) {
+                  if (!value.ends_with(".svg") || value.size() == 4) throw UsageError("must be the name of an .svg file");
+                  line.plot = value;
+                  if (line.history.empty()) line.history = history_of_plot(value);
+              }},
              {"save-state", "", "FILE", "where a limit or a signal stops the solve, write its state",
               [](CommandLine& line, const std::string& value) { line.save_state = parse_path(value); }},
              {"checkpoint-every", "", "SEC", "also write it every SEC seconds meanwhile [never]",
@@ -395,6 +493,8 @@ std::vector<FlagGroup> make_flag_groups() {
               [](CommandLine& line, const std::string&) { line.action = Action::check; }},
              {"allow-nonfinite", "", "", "with --check: count NaN and infinities, do not refuse them",
               [](CommandLine& line, const std::string&) { line.read.allow_nonfinite = true; }},
+             {"standard-errors", "", "K", "of x, in the report: estimate, exact[:COLS], hutchinson[:K[:SEED]]",
+              [](CommandLine& line, const std::string& value) { parse_standard_errors(line.errors, value); }},
              {"compare", "", "eigen", "solve with Eigen's least-squares CG too, to the same accuracy",
               [](CommandLine& line, const std::string& value) {
                   line.compare_eigen = parse_choice<bool>(value, {{"eigen", true}});
@@ -522,8 +622,49 @@ void check_combinations(const CommandLine& line) {
     const bool changes_the_problem = line.prepare.scale == Scaling::rows || line.prepare.scale == Scaling::both ||
                                      !line.weights.empty() || !line.column_damp.empty() || !line.regulariser.empty();
     const bool preconditioned = line.prepare.preconditioner != Preconditioner::none;
-    refuse_together(preconditioned && (line.solve.method == Method::cg || line.solve.method == Method::cgls),
-                    "--precondition is for --method lsmr and lsqr");
+    refuse_together(preconditioned && line.solve.method == Method::cg, "--precondition is for --method lsmr, lsqr and cgls");
+    refuse_together(line.prepare.cholesky_shift > 0 && line.prepare.preconditioner != Preconditioner::cholesky,
+                    "--ic-shift needs --precondition ic");
+    refuse_together(line.prepare.preconditioner == Preconditioner::cholesky && line.prepare.device == DeviceKind::cuda,
+                    "--precondition ic runs on the CPU only");
+    const bool reorthogonalized = line.solve.reorthogonalize != 0;
+    refuse_together(reorthogonalized && (line.solve.method == Method::cg || line.solve.method == Method::cgls),
+                    "--reorthogonalize is for --method lsmr and lsqr");
+    refuse_together(reorthogonalized && preconditioned,
+                    "--reorthogonalize is in the metric of A^T A, which --precondition changes: take one of the two");
+    const bool searches = line.damp_search.has_value();
+    refuse_together(searches && line.solve.damp > 0, "--damp L leaves nothing to choose in a --damp-range");
+    refuse_together(searches && line.solve.method == Method::cg, "--method cg knows no damping: take lsmr, lsqr or cgls");
+    refuse_together(searches && (preconditioned || line.prepare.scale != Scaling::none),
+                    "--damp auto chooses in the metric of x, which --precondition and --scale change");
+    refuse_together(searches && (!line.column_damp.empty() || !line.regulariser.empty()),
+                    "--damp auto chooses the only regularisation: without --column-damp and --regularise");
+    refuse_together(searches && (line.solve.damp_center == DampCenter::x0) != !line.x0.empty(),
+                    "--damp auto needs the centre where the iteration starts: with --x0 also --damp-center x0");
+    refuse_together(searches && !line.center.empty(), "--damp auto needs the centre where the iteration starts: zero or x0");
+    refuse_together(searches && line.solve.trust_radius > 0, "--damp auto and --trust-radius are two choices of one size");
+    refuse_together(searches && is_robust(line), "--damp auto chooses for least squares, not for a --loss");
+    refuse_together(searches && (!line.save_state.empty() || !line.resume.empty()),
+                    "--save-state and --resume are for one solve, --damp auto makes two");
+    refuse_together(searches && check, "--check does not solve, so --damp auto has nothing to choose from");
+    refuse_together(searches && line.compare_eigen, "--compare takes a --damp that is given");
+    refuse_together(searches && line.damp_search->rule == DampRule::lcurve && line.damp_search->count > 0 && line.damp_search->count < 3,
+                    "--damp auto:lcurve needs at least 3 candidates");
+    const bool mixed = line.prepare.precision == Precision::mixed;
+    refuse_together(mixed && line.solve.method == Method::cg,
+                    "--precision mixed corrects least-squares solutions: take --method lsmr, lsqr or cgls");
+    refuse_together(mixed && line.solve.trust_radius > 0, "--trust-radius bounds one solve, --precision mixed makes several");
+    refuse_together(mixed && (!line.save_state.empty() || !line.resume.empty()),
+                    "--save-state and --resume are for one solve, --precision mixed makes several: go on with --x0");
+    refuse_together(mixed && (!line.plan.empty() || !line.save_plan.empty()),
+                    "--plan and --save-plan are for one precision, --precision mixed may use two");
+    const bool errors = line.errors.kind != ErrorKind::none;
+    refuse_together(errors && check, "--check does not solve, so --standard-errors has nothing to say");
+    refuse_together(line.errors.kind == ErrorKind::estimate && line.solve.method != Method::lsqr,
+                    "--standard-errors estimate is what LSQR sees on its way: it needs --method lsqr");
+    refuse_together(errors && is_robust(line), "--standard-errors are those of least squares, not of a --loss");
+    refuse_together(errors && (line.prepare.scale == Scaling::rows || line.prepare.scale == Scaling::both),
+                    "--standard-errors need rows of equal error, which --scale rows undoes: take --weights");
     refuse_together(line.prepare.preconditioner == Preconditioner::sketch && line.prepare.device == DeviceKind::cuda,
                     "--precondition sketch runs on the CPU only");
     refuse_together(preconditioned && line.solve.trust_radius > 0,
@@ -552,8 +693,11 @@ void check_combinations(const CommandLine& line) {
     refuse_together(check && !line.save_state.empty(), "--check does not solve, so --save-state has nothing to write");
     refuse_together(line.save_state == "-" || line.resume == "-", "a state is a file, not standard input or output");
     refuse_together(line.solve.damp_center == DampCenter::x0 && line.x0.empty(), "--damp-center x0 needs --x0");
+    refuse_together(!line.plot.empty() && line.history == "-", "--plot needs the history as a file, not on standard output");
+    refuse_together(!line.plot.empty() && line.history == line.plot, "--plot and --history are the same file");
     const auto from_stdin = {line.matrix == "-",  line.rhs.path == "-",    line.x0 == "-",         line.center == "-",
-                             line.weights == "-", line.column_damp == "-", line.regulariser == "-"};
+                             line.weights == "-", line.column_damp == "-", line.regulariser == "-",
+                             line.preconditioner == "-"};
     refuse_together(std::count(from_stdin.begin(), from_stdin.end(), true) > 1,
                     "only one of A, b, x0 and the other inputs can be read from standard input");
     const auto to_stdout = {line.output == "-", line.json == "-", line.history == "-"};

@@ -2,13 +2,16 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 
 #include "data/read.hpp"
 #include "exit_codes.hpp"
+#include "solver/damping.hpp"
 #include "solver/options.hpp"
 #include "solver/robust.hpp"
+#include "solver/standard_errors.hpp"
 
 namespace lsmr {
 
@@ -47,6 +50,9 @@ struct CommandLine {
     std::string method_reason;  // why --method auto took solve.method; empty: it was asked for
     PrepareOptions prepare;
     RobustOptions robust{.loss = Loss::l2};  // l2: one solve, without reweighting
+    StandardErrorOptions errors;
+    std::optional<DampSearch> damp_search;  // none: solve.damp is given
+    std::string preconditioner;             // the file of Preconditioner::given
     bool compare_eigen = false;
 
     std::string save_state;               // empty: no checkpoints
@@ -57,13 +63,14 @@ struct CommandLine {
     std::string output;                   // empty: x is not written
     std::string json;                     // empty: none
     std::string history;                  // empty: none
+    std::string plot;                     // the SVG picture of the history; empty: none
     std::int64_t log_every = 0;           // 0: 1..10, then every 10th, 100th, 1000th
     Talk talk = Talk::normal;
     ProgressMode progress = ProgressMode::automatic;
 };
 
 inline bool is_regularised(const CommandLine& line) {
-    return line.solve.damp > 0 || !line.column_damp.empty() || !line.regulariser.empty();
+    return line.solve.damp > 0 || line.damp_search || !line.column_damp.empty() || !line.regulariser.empty();
 }
 
 inline bool is_robust(const CommandLine& line) { return line.robust.loss != Loss::l2; }

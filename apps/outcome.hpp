@@ -7,8 +7,10 @@
 
 #include "compare_eigen.hpp"
 #include "exit_codes.hpp"
+#include "solver/damping.hpp"
 #include "solver/result.hpp"
 #include "solver/robust.hpp"
+#include "solver/standard_errors.hpp"
 
 namespace lsmr {
 
@@ -16,12 +18,15 @@ struct Timing {
     double setup_seconds = 0;
     double solve_seconds = 0;
     double audit_seconds = 0;
+    double errors_seconds = 0;  // of the standard errors
     double write_seconds = 0;  // x, and the end of the history
 };
 
 struct Outcome {
     std::vector<SolveResult> columns;
     std::vector<RobustResult> robust;  // with --loss: one for each of these columns; empty otherwise
+    std::vector<DampChoice> damp;        // with --damp auto: the same, without their results
+    std::vector<StandardErrors> errors;  // with --standard-errors: one for each of these columns; empty otherwise
     std::size_t worst = 0;  // the column whose status decides: the highest exit code, and the first of these
     Timing timing;
     MemoryUse memory;

@@ -36,7 +36,7 @@ bool same_file(const std::string& first, const std::string& second) {
 void check_outputs(const CommandLine& line) {
     const std::vector<std::string> inputs = input_paths(line);
     std::vector<std::string> outputs;
-    for (const std::string& path : {line.output, line.json, line.history, line.save_state, line.save_plan}) {
+    for (const std::string& path : {line.output, line.json, line.history, line.save_state, line.save_plan, line.plot}) {
         if (path.empty() || path == "-") continue;
         for (const std::string& other : outputs) {
             if (same_file(path, other)) throw UsageError(fmt::format("two outputs go to the same file: {}", path));

@@ -152,6 +152,15 @@ void load_regularisation(Problem& problem, const CommandLine& line) {
     if (!line.column_damp.empty()) {
         problem.column_damp = load_factors(problem, line, line.column_damp, "the dampings", a.cols(), "column");
     }
+    if (!line.preconditioner.empty()) {
+        MatrixFile file = read_matrix(line.preconditioner, line.read);
+        problem.warnings.insert(problem.warnings.end(), file.warnings.begin(), file.warnings.end());
+        if (file.matrix.rows() != a.cols() || file.matrix.cols() != a.cols()) {
+            throw InputError(fmt::format("{}: K is {} x {}, {} is {} x {}: {} x {} is needed", line.preconditioner, file.matrix.rows(),
+                                         file.matrix.cols(), line.transpose ? "A^T" : "A", a.rows(), a.cols(), a.cols(), a.cols()));
+        }
+        problem.preconditioner = std::make_shared<const CsrMatrix>(std::move(file.matrix));
+    }
     if (line.regulariser.empty()) return;
     MatrixFile file = read_matrix(line.regulariser, line.read);
     problem.warnings.insert(problem.warnings.end(), file.warnings.begin(), file.warnings.end());
@@ -196,7 +205,7 @@ std::string resolve_rhs(CommandLine& line) {
 std::vector<std::string> input_paths(const CommandLine& line) {
     std::vector<std::string> paths;
     for (const std::string& path :
-         {line.matrix, line.rhs.path, line.x0, line.center, line.weights, line.column_damp, line.regulariser, line.plan}) {
+         {line.matrix, line.rhs.path, line.x0, line.center, line.weights, line.column_damp, line.regulariser, line.preconditioner, line.plan}) {
         if (!path.empty() && path != "-") paths.push_back(path);
     }
     return paths;

@@ -24,6 +24,7 @@ struct Problem {
     std::vector<double> weights;                   // rows; empty where none are given
     std::vector<double> column_damp;               // cols; the same
     std::shared_ptr<const CsrMatrix> regulariser;  // null: none
+    std::shared_ptr<const CsrMatrix> preconditioner;  // K; null: none is given
     std::vector<double> x_true;                    // that b was made from; empty otherwise
 
     std::vector<std::string> warnings;

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 #include <string>
 
@@ -84,6 +85,7 @@ void print_norms(Console& console, const CommandLine& line, const Norms& norms) 
                              : scaled       ? " with scaled columns"
                                             : ""));
     console.line(fmt::format("||x||           {}   cond(A) at least {}", number(norms.x), number(norms.cond_estimate)));
+    console.line(fmt::format("||A||_F         {}   {}", number(norms.a_frobenius), number(norms.a_estimated)));
 }
 
 // The same of a robust fit.
@@ -96,6 +98,35 @@ void print_fit(Console& console, const CommandLine& line, const Problem& problem
                              counted(problem.a->rows(), "row", "rows")));
     console.line(fmt::format("||r||           {}", number(fit.result.norms.r)));
     console.line(fmt::format("||x||           {}", number(fit.result.norms.x)));
+}
+
+void print_damping(Console& console, const CommandLine& line, const DampChoice& choice) {
+    console.line(fmt::format("damping         {:.6e}   by {}, from {} of bidiagonalisation{}", choice.damp, name(line.damp_search->rule),
+                             counted(choice.steps, "step", "steps"), choice.settled ? "" : ", not settled"));
+    for (const std::string& note : choice.notes) console.line("note            " + note);
+    if (line.damp_search->count == 0 && !console.shows_details()) return;
+    console.line(fmt::format("{:>12} {:>13} {:>13} {:>13}", "lambda", "||r||", "||x - c||", "gcv"));
+    for (const DampRow& row : choice.table) {
+        console.line(fmt::format("{:>12.5e} {:>13} {:>13} {:>13}", row.damp, number(row.r), number(row.x), number(row.gcv)));
+    }
+}
+
+// The first few; the JSON report holds all.
+void print_errors(Console& console, const Problem& problem, const Outcome& outcome) {
+    const StandardErrors& errors = outcome.errors.at(outcome.worst);
+    const char* how = errors.kind == ErrorKind::estimate ? "as LSQR saw them: too small, often by a lot"
+                      : errors.kind == ErrorKind::exact  ? "by a solve for each"
+                                                         : "by random probes";
+    console.line(fmt::format("standard errors {}; sigma = ||r|| / sqrt(rows - cols) = {:.6e}", how, errors.sigma));
+    constexpr std::size_t kShown = 8;
+    const std::size_t first = outcome.worst * static_cast<std::size_t>(problem.a->cols());
+    for (std::size_t k = 0; k < std::min(kShown, errors.columns.size()); ++k) {
+        console.line(fmt::format("  x_{:<12} {} +- {}", errors.columns[k] + 1,
+                                 number(problem.x[first + static_cast<std::size_t>(errors.columns[k])]),
+                                 number(errors.sigma * errors.unit_errors[k])));
+    }
+    if (errors.columns.size() > kShown) console.line(fmt::format("  ... {} in all: see --json", errors.columns.size()));
+    for (const std::string& note : errors.notes) console.line("note            " + note);
 }
 
 }  // namespace
@@ -136,8 +167,8 @@ void print_setup(Console& console, const CommandLine& line, const PreparedProble
     const SolveOptions& solve = line.solve;
     const PreparedInfo& info = prepared.info();
     console.line(fmt::format(
-        "solve   {}, damp {:g}{}, {}{}atol {:g}, btol {:g}, conlim {:g}, at most {}{}", name(solve.method), solve.damp,
-        around(line), line.prepare.scale == Scaling::none ? "" : fmt::format("scale {}, ", name(line.prepare.scale)),
+        "solve   {}, damp {}{}, {}{}atol {:g}, btol {:g}, conlim {:g}, at most {}{}", name(solve.method),
+        line.damp_search ? fmt::format("by {}", name(line.damp_search->rule)) : fmt::format("{:g}", solve.damp), around(line), line.prepare.scale == Scaling::none ? "" : fmt::format("scale {}, ", name(line.prepare.scale)),
         line.prepare.preconditioner == Preconditioner::none
             ? ""
             : fmt::format("precondition {}, ", name(line.prepare.preconditioner)),
@@ -250,6 +281,7 @@ void print_outcome(Console& console, const CommandLine& line, const Problem& pro
         console.line(fmt::format("state           of iteration {} in {}: go on with --resume {}",
                                  outcome.saved_iteration, line.save_state, line.save_state));
     }
+    if (!outcome.damp.empty()) print_damping(console, line, outcome.damp.at(outcome.worst));
     if (outcome.robust.empty()) {
         print_norms(console, line, norms);
     } else {
@@ -261,6 +293,7 @@ void print_outcome(Console& console, const CommandLine& line, const Problem& pro
     if (outcome.error_to_x_true) {
         console.line(fmt::format("error           {:.3e}   ||x - xtrue|| / ||xtrue||", *outcome.error_to_x_true));
     }
+    if (!outcome.errors.empty()) print_errors(console, problem, outcome);
     for (const std::string& note : result.notes) console.line("note            " + note);
     const Timing& timing = outcome.timing;
     console.line(fmt::format(

@@ -50,6 +50,7 @@ struct BidiagonalRecurrence {
     IterationRecord record;  // of the last iteration; published once its ||x|| is known
 
     double alpha, beta;
+    double column_alpha;              // alpha_k, while alpha is alpha_{k+1} already: column k of B is (alpha_k, beta_{k+1})
     double alpha_bar, rho;            // of the QR of B_k
     double rho_bar, c_bar, s_bar;     // of the QR of its factor's transpose
     double a_norm2;                   // for the estimate of ||A||_F
@@ -97,7 +98,8 @@ struct BidiagonalRecurrence {
 
         progress.r_norm = beta;
         progress.ar_norm = alpha * beta;
-        progress.a_norm = rules.a_norm > 0 ? rules.a_norm : std::sqrt(a_norm2 + lambda * lambda);
+        progress.a_estimated = std::sqrt(a_norm2 + lambda * lambda);
+        progress.a_norm = rules.a_norm > 0 ? rules.a_norm : progress.a_estimated;
         progress.cond = progress.largest_cond = 1;
         progress.r_start = progress.r_norm;
         progress.ar_start = progress.ar_norm;
@@ -123,6 +125,7 @@ struct BidiagonalRecurrence {
             return;
         }
         if (!is_finite(x_norm)) return fail(Suspect::iterate, progress.iteration);
+        column_alpha = alpha;
         beta = new_beta;
         if (!is_finite(beta)) return fail(Suspect::beta, progress.iteration + 1);
         const ProductFactors factors = adjoint_factors(sigma, alpha, beta);
@@ -144,6 +147,9 @@ struct BidiagonalRecurrence {
     LSMR_HD void on_host_stop(int code) {
         if (!progress.stopped()) stop(code);
     }
+
+    // How many of `window` kept vectors come before the next one.
+    LSMR_HD std::int64_t kept(std::int64_t window) const { return progress.iteration + 1 < window ? progress.iteration + 1 : window; }
 
   protected:
     // One more column of both factorisations, with alpha_{k+1} as the last adjoint product gave it.
@@ -185,7 +191,8 @@ struct BidiagonalRecurrence {
         // ||A||_F: the part seen so far, before alpha_{k+1}.
         a_norm2 += square(beta);
         const double k = static_cast<double>(progress.iteration);
-        progress.a_norm = rules.a_norm > 0 ? rules.a_norm : std::sqrt(a_norm2 + k * square(lambda));
+        progress.a_estimated = std::sqrt(a_norm2 + k * square(lambda));
+        progress.a_norm = rules.a_norm > 0 ? rules.a_norm : progress.a_estimated;
         a_norm2 += square(alpha);
         // cond(A):
         if (progress.iteration > 1) {
@@ -195,7 +202,7 @@ struct BidiagonalRecurrence {
         progress.cond = (f.rho_temp > max_rho_bar ? f.rho_temp : max_rho_bar) / (f.rho_temp < min_rho_bar ? f.rho_temp : min_rho_bar);
         if (progress.cond > progress.largest_cond) progress.largest_cond = progress.cond;
 
-        record = {progress.iteration, progress.r_norm, progress.ar_norm, progress.a_norm, progress.cond, 0, 0, 0, 0};
+        record = {progress.iteration, progress.r_norm, progress.ar_norm, progress.a_norm, progress.cond, 0, 0, 0, 0, column_alpha, beta};
         test();
     }
     // ||x|| is that of the iteration before: this one's update has not been made yet. It changes no status that was seen.
@@ -225,6 +232,28 @@ struct BidiagonalRecurrence {
         progress.suspect_iteration = iteration;
         step_pending = false;
         stop(static_cast<int>(Status::non_finite));
+    }
+};
+
+// basis[k mod window] <- v-hat / alpha, the v of this iteration. n-vectors.
+template <class T>
+struct KeepVector {
+    const BidiagonalRecurrence<T>* r;
+    const T* v;
+    T* basis;
+    std::int64_t n;
+    std::int64_t window;
+    static constexpr int kSums = 1;  // unused
+
+    struct Coefficients {
+        T* slot;
+        T inverse_alpha;
+    };
+    LSMR_HD Coefficients load() const {
+        return {r->progress.stopped() ? nullptr : basis + r->progress.iteration % window * n, r->inverse_alpha};
+    }
+    LSMR_HD void operator()(std::int64_t j, const Coefficients& k, double*) const {
+        if (k.slot != nullptr) k.slot[j] = k.inverse_alpha * v[j];
     }
 };
 

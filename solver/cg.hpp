@@ -106,7 +106,8 @@ struct CgRecurrence {
         turn_pending = true;
         gamma = sums[0];
         take_norms(sums);
-        ring.put({progress.iteration, progress.r_norm, progress.ar_norm, progress.a_norm, progress.cond, progress.x_norm, 0, 0, 0});
+        ring.put({progress.iteration, progress.r_norm, progress.ar_norm, progress.a_norm, progress.cond, progress.x_norm, 0, 0, 0,
+                  std::numeric_limits<double>::quiet_NaN(), std::numeric_limits<double>::quiet_NaN()});
         progress.published = progress.iteration;
         if (!is_finite(sums[1])) return fail(Suspect::iterate, progress.iteration);
         if (!is_finite(gamma)) return fail(Suspect::beta, progress.iteration);
@@ -116,7 +117,7 @@ struct CgRecurrence {
 
     LSMR_HD void take_norms(const double* sums) {
         progress.r_norm = std::sqrt(sums[0]);
-        progress.ar_norm = progress.cond = progress.largest_cond = std::numeric_limits<double>::quiet_NaN();
+        progress.ar_norm = progress.cond = progress.largest_cond = progress.a_estimated = std::numeric_limits<double>::quiet_NaN();
         progress.x_norm = std::sqrt(sums[1]);
         progress.a_norm = rules.a_norm > 0 ? rules.a_norm : curvature;
     }
@@ -212,7 +213,7 @@ struct Cg {
         T* x;
     };
     template <class Backend>
-    static Vectors vectors(Backend& backend, T* x) {
+    static Vectors vectors(Backend& backend, T* x, const Anchors<T>&) {
         return {backend.row_vector(0), backend.row_vector(1), backend.col_vector(0), x};
     }
 

@@ -1,5 +1,5 @@
-// CGLS: conjugate gradients on the normal equations of min ||b - A x||^2 + lambda^2 ||x - c||^2, without forming A^T A;
-// ||r|| falls monotonically, and the iterates are LSQR's.
+// CGLS: conjugate gradients on the normal equations of min ||b - A x||^2 + lambda^2 ||x - c||^2 - 2 g^T x, without forming A^T A; without
+// the linear term g, ||r|| falls monotonically, and the iterates are LSQR's. With a preconditioner M = (K K^T)^-1, they are those of A K.
 //
 // M. R. Hestenes, E. Stiefel (1952), in the form of A. Bjorck, "Numerical Methods for Least Squares Problems" (1996), 7.4,
 // DOI 10.1137/1.9781611971484.
@@ -20,7 +20,7 @@ struct CglsRecurrence {
     Coefficient<T> forward;    // q <- forward A p
     Coefficient<T> zero;       // and nothing of the old q
     Coefficient<T> adjoint;    // s <- adjoint A^T r + shrink s, s holding x - c
-    Coefficient<T> shrink;     // -lambda^2; 0 without damping: s is then not read
+    Coefficient<T> shrink;     // -lambda^2; 0 without damping: s is then not read; 1 where there is a linear term, s holding g - lambda^2 (x - c)
     T step;                    // x <- x + step p;  r <- r - step q
     T direction;               // p <- s + direction p
     bool turn_pending;         // p is still that of the iteration that was completed
@@ -49,7 +49,7 @@ struct CglsRecurrence {
         set(forward, sigma);
         set(zero, 0.0);
         set(adjoint, sigma);
-        set(shrink, -square(lambda));
+        set(shrink, rules.only_gradient ? 1.0 : -square(lambda));
     }
 
     // After a stop: goes on with the same vectors under new rules.
@@ -129,7 +129,7 @@ struct CglsRecurrence {
         if (at_bound) return stop(static_cast<int>(Status::trust_bound));
         // Rounding was seen to raise ||r|| by up to 2e-8 in fp32. More than the root of eps is no rounding: the products with A and A^T
         // do not belong together, and the iterates would grow without bound.
-        if (progress.r_norm > least_r * (1 + std::sqrt(rules.eps))) return stop(static_cast<int>(Status::breakdown));
+        if (!rules.only_gradient && progress.r_norm > least_r * (1 + std::sqrt(rules.eps))) return stop(static_cast<int>(Status::breakdown));
         least_r = progress.r_norm < least_r ? progress.r_norm : least_r;
         test();
     }
@@ -140,10 +140,11 @@ struct CglsRecurrence {
         progress.ar_norm = std::sqrt(sums[0]);
         progress.x_norm = std::sqrt(sums[2]);
         progress.a_norm = rules.a_norm > 0 ? rules.a_norm : std::sqrt(largest_gain);
-        progress.cond = progress.largest_cond = std::numeric_limits<double>::quiet_NaN();
+        progress.cond = progress.largest_cond = progress.a_estimated = std::numeric_limits<double>::quiet_NaN();
     }
     LSMR_HD void publish() {
-        ring.put({progress.iteration, progress.r_norm, progress.ar_norm, progress.a_norm, progress.cond, progress.x_norm, 0, 0, 0});
+        ring.put({progress.iteration, progress.r_norm, progress.ar_norm, progress.a_norm, progress.cond, progress.x_norm, 0, 0, 0,
+                  std::numeric_limits<double>::quiet_NaN(), std::numeric_limits<double>::quiet_NaN()});
         progress.published = progress.iteration;
     }
     LSMR_HD void test() {
@@ -163,30 +164,31 @@ struct CglsRecurrence {
     }
 };
 
-// x <- x + step p;  s <- x - c where there is damping (c null: zero);  sums = ||x||^2, ||x - c||^2. n-vectors.
+// x <- x + step p;  s <- x - c where there is damping (c null: zero), with g: s <- g - lambda^2 (x - c);  sums = ||x||^2, ||x - c||^2.
+// n-vectors.
 template <class T>
 struct CglsUpdateX {
     const CglsRecurrence<T>* r;
     const T* p;
     const T* center;
+    const T* linear;  // g; null: none
     T* x;
     T* s;
     static constexpr int kSums = 2;
 
     struct Coefficients {
         T step;
-        bool damped;
+        double lambda2;
     };
-    LSMR_HD Coefficients load() const { return {r->step, r->lambda > 0}; }
+    LSMR_HD Coefficients load() const { return {r->step, square(r->lambda)}; }
     LSMR_HD void operator()(std::int64_t j, const Coefficients& k, double* sums) const {
         const T xj = k.step != T(0) ? x[j] + k.step * p[j] : x[j];
         x[j] = xj;
         sums[0] += static_cast<double>(xj) * static_cast<double>(xj);
-        if (k.damped) {
-            const T from_center = center ? xj - center[j] : xj;
-            s[j] = from_center;
-            sums[1] += static_cast<double>(from_center) * static_cast<double>(from_center);
-        }
+        const T from_center = k.lambda2 > 0 ? (center ? xj - center[j] : xj) : T(0);
+        sums[1] += static_cast<double>(from_center) * static_cast<double>(from_center);
+        if (linear) s[j] = static_cast<T>(static_cast<double>(linear[j]) - k.lambda2 * static_cast<double>(from_center));
+        else if (k.lambda2 > 0) s[j] = from_center;
     }
 };
 
@@ -209,7 +211,7 @@ struct CglsUpdateR {
     }
 };
 
-// p <- s + direction p, once an iteration;  sums[0] = ||p||^2. n-vectors. direction = 0: p is not read.
+// p <- s + direction p (s: K K^T s where there is a preconditioner), once an iteration;  sums[0] = ||p||^2. n-vectors. direction = 0: p is not read.
 template <class T>
 struct CglsDirection {
     const CglsRecurrence<T>* r;
@@ -233,7 +235,7 @@ struct Cgls {
     using Value = T;
     using Recurrence = CglsRecurrence<T>;
     static constexpr int kRowVectors = 2;  // r, q
-    static constexpr int kColVectors = 2;  // p, s, beside x
+    static constexpr int kColVectors = 4;  // p, s, beside x; with a preconditioner t, z
     static constexpr bool kDampsAnyStart = true;
 
     struct Vectors {
@@ -242,10 +244,14 @@ struct Cgls {
         T* p;
         T* s;
         T* x;
+        T* t;  // K^T s
+        T* z;  // K t; s where there is no preconditioner
     };
     template <class Backend>
-    static Vectors vectors(Backend& backend, T* x) {
-        return {backend.row_vector(0), backend.row_vector(1), backend.col_vector(0), backend.col_vector(1), x};
+    static Vectors vectors(Backend& backend, T* x, const Anchors<T>& anchors) {
+        T* s = backend.col_vector(1);
+        return {backend.row_vector(0), backend.row_vector(1), backend.col_vector(0), s, x,
+                anchors.preconditioned ? backend.col_vector(2) : nullptr, anchors.preconditioned ? backend.col_vector(3) : s};
     }
 
     // f(vector, length) for all that the next iteration reads.
@@ -254,32 +260,38 @@ struct Cgls {
         f(w.r, rows);
         f(w.q, rows);
         f(w.p, cols);
-        f(w.s, cols);
+        f(w.z, cols);
         f(w.x, cols);
     }
 
     // w.r holds b - A x; x the start. step is 0, so the updates only measure.
     template <class Backend>
     static void start(Backend& backend, const Vectors& w, Recurrence* r, const Anchors<T>& anchors) {
-        backend.elementwise(backend.cols(), CglsUpdateX<T>{r, w.p, anchors.center, w.x, w.s}, 2);
-        backend.elementwise(backend.rows(), CglsUpdateR<T>{r, w.q, w.r}, 1);
-        backend.adjoint(r, &r->adjoint, w.r, &r->shrink, w.s, 0);
+        gradient(backend, w, r, anchors);
         backend.finish(r, Recurrence::start_adjoint, 4);
     }
 
     template <class Backend>
     static void iterate(Backend& backend, const Vectors& w, Recurrence* r, const Anchors<T>& anchors) {
-        backend.elementwise(backend.cols(), CglsDirection<T>{r, w.s, w.p}, 1);
+        backend.elementwise(backend.cols(), CglsDirection<T>{r, w.z, w.p}, 1);
         backend.forward(r, &r->forward, w.p, &r->zero, w.q, 0);
         backend.finish(r, Recurrence::after_forward, 2);
         if (anchors.bounded) {
             backend.elementwise(backend.cols(), Reach<T>{w.x, anchors.start, w.p, nullptr, nullptr}, 0);
             backend.finish(r, Recurrence::before_step, 3);
         }
-        backend.elementwise(backend.cols(), CglsUpdateX<T>{r, w.p, anchors.center, w.x, w.s}, 2);
+        gradient(backend, w, r, anchors);
+        backend.finish(r, Recurrence::after_adjoint, 4);
+    }
+
+  private:
+    // The step, and s at its end.
+    template <class Backend>
+    static void gradient(Backend& backend, const Vectors& w, Recurrence* r, const Anchors<T>& anchors) {
+        backend.elementwise(backend.cols(), CglsUpdateX<T>{r, w.p, anchors.center, anchors.linear, w.x, w.s}, 2);
         backend.elementwise(backend.rows(), CglsUpdateR<T>{r, w.q, w.r}, 1);
         backend.adjoint(r, &r->adjoint, w.r, &r->shrink, w.s, 0);
-        backend.finish(r, Recurrence::after_adjoint, 4);
+        if (anchors.preconditioned) backend.precondition(r, w.s, w.t, w.z, 0);
     }
 };
 

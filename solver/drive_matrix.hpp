@@ -29,9 +29,36 @@ SolveResult drive(Backend& backend, const DriveProblem& problem, const SolveOpti
     throw InternalError("the method was not chosen");
 }
 
-inline DriveProblem drive_problem(const EngineMatrix& a, std::span<const double> b, std::span<double> x, bool use_x0,
-                                  HostAudit* audit, const Resumption& resumption) {
+// x <- x + sum_k y_k v_k with the kept vectors.
+template <class Backend>
+void add_kept_vectors(Backend& backend, std::span<const double> y, std::span<double> x) {
+    const auto n = static_cast<std::int64_t>(x.size());
+    const typename Backend::Value* v = backend.basis(0);
+    std::vector<double> vk(x.size());
+    for (const double yk : y) {
+        backend.download_col(vk.data(), v, n, 0);
+        for (std::size_t j = 0; j < x.size(); ++j) x[j] += yk * vk[j];
+        v += n;
+    }
+}
+
+// A user's K for a user's A.
+template <class T>
+void check_preconditioner(const LinearOperator<T>& k, const LinearOperator<T>& a, const SolveOptions& options) {
+    if (k.rows() != a.cols() || k.cols() != a.cols() || k.space() != a.space()) {
+        throw InputError(fmt::format("solve: the preconditioner is {} x {}, A is {} x {}: it must be {} x {}, where A is", k.rows(), k.cols(), a.rows(),
+                                     a.cols(), a.cols(), a.cols()));
+    }
+    if (options.method == Method::cg) throw InputError("cg takes no preconditioner: lsmr, lsqr and cgls do");
+    if (options.trust_radius > 0) {
+        throw InputError("a trust radius bounds ||x - x0||, which does not grow steadily with a preconditioner: take one of the two");
+    }
+}
+
+inline DriveProblem drive_problem(const EngineMatrix& a, std::span<const double> b, std::span<const double> linear, std::span<double> x,
+                                  bool use_x0, HostAudit* audit, const Resumption& resumption) {
     DriveProblem problem;
+    problem.linear = linear;
     problem.b = b;
     problem.x = x;
     problem.use_x0 = use_x0;
@@ -41,13 +68,17 @@ inline DriveProblem drive_problem(const EngineMatrix& a, std::span<const double>
     problem.claim_frobenius = a.claim_frobenius;
     problem.data_frobenius = a.data_frobenius;
     if (a.preconditioner) {
-        problem.preconditioned_frobenius = std::ldexp(a.preconditioner->frobenius, a.preconditioner->exponent);
+        problem.preconditioned_frobenius = a.preconditioner->frobenius < 0 ? -1 : std::ldexp(a.preconditioner->frobenius, a.preconditioner->exponent);
         problem.k_exponent = a.preconditioner->exponent - a.exponent;
         problem.k_frobenius = a.preconditioner->scaled_frobenius;
     }
     if (a.sketch) {  // S A K has orthonormal columns, so ||A K||_F is sqrt(cols) but for the sketch's distortion; damping included
         problem.preconditioned_frobenius = std::ldexp(std::sqrt(static_cast<double>(a.sketch->cols())), a.sketch->exponent());
         problem.k_exponent = a.sketch->exponent() - a.exponent;
+    }
+    if (a.cholesky) {
+        problem.preconditioned_frobenius = -1;
+        problem.k_exponent = a.cholesky->exponent() - a.exponent;
     }
     problem.a_max_abs = a.max_abs;
     problem.a_exponent = a.exponent;

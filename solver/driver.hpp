@@ -30,6 +30,7 @@
 #include "solver/observer.hpp"
 #include "solver/options.hpp"
 #include "solver/power_of_two.hpp"
+#include "solver/random_sign.hpp"
 #include "solver/recurrence.hpp"
 #include "solver/result.hpp"
 #include "solver/vector_steps.hpp"
@@ -42,6 +43,7 @@ struct DriveProblem {
     std::span<const double> b;  // [b; G c]: a value for each row of the operator
     std::span<double> x;        // the start on entry where use_x0, the answer on return
     bool use_x0 = false;
+    std::span<const double> linear;       // g, for CGLS: the objective gains -2 g^T x, and claims are of the gradient alone; empty: none
     std::span<const double> guess;        // where the iteration begins in place of x0; empty: at x0
     std::int64_t data_rows = 0;           // those of A, the upper ones
     std::span<const double> column_scale;  // D, powers of two; empty: ones. The iteration runs on z = D^-1 x
@@ -156,6 +158,7 @@ class Drive {
                 continue;
             }
             at_.base_iteration = iterations;
+            take_variances();
             // A restart is kept if it converged or improved the gradient.
             if (result.restarts == 0 || is_converged(status) || (std::isfinite(now.ar) && now.ar <= best.ar)) {
                 best = now;
@@ -163,6 +166,7 @@ class Drive {
                 result.norms.r_estimated = unscale_r(progress.r_norm);
                 result.norms.ar_estimated = unscale_estimate(progress.ar_norm, f_);
                 result.norms.cond_estimate = progress.largest_cond;
+                result.norms.a_estimated = unscale_estimate(progress.a_estimated, 0);
                 best_x.resize(static_cast<std::size_t>(n_));
                 download_x(best_x);
             } else if (refused) {
@@ -174,6 +178,7 @@ class Drive {
         }
 
         std::copy(best_x.begin(), best_x.end(), problem_.x.begin());
+        result.variances = variances_;
         result.status = best_status;
         result.iterations = at_.base_iteration;
         result.norms.r = unscale_r(best.r);
@@ -205,6 +210,7 @@ class Drive {
     static constexpr std::size_t kScratch = kX + 2;  // gradient of the audit
     static constexpr std::size_t kCenter = kX + 3;   // a centre that is not x0
     static constexpr std::size_t kScale = kX + 4;    // D
+    static constexpr std::size_t kLinear = kX + 5;   // of a linear term
     static constexpr std::size_t kAuditRow = static_cast<std::size_t>(Method::kRowVectors);
 
     struct Residuals {  // scaled by powers of two, of x and not of z
@@ -215,7 +221,8 @@ class Drive {
         double a_max = problem_.a_max_abs;
         int a_max_exponent = problem_.a_exponent;
         const int operator_exponent = problem_.a_exponent + a_.exponent();
-        if (problem_.a_frobenius < 0) {
+        const bool unknown_a = problem_.a_frobenius < 0;
+        if (unknown_a) {
             // A user's operator: measured by one product, |A^T b| against |b|.
             const double b_max = max_abs(problem_.b.data(), m_);
             const int b_exponent = binary_exponent(b_max);
@@ -236,6 +243,11 @@ class Drive {
         // A x0 is at most about 2^-e max |x0|.
         f_ = b_max > 0 ? binary_exponent(b_max) : 0;
         if (x_max > 0) f_ = b_max > 0 ? std::max(f_, binary_exponent(x_max) - e_) : binary_exponent(x_max) - e_;
+        // The r with A^T r = g.
+        if (has_linear()) {
+            const int g_exponent = binary_exponent(max_abs(problem_.linear.data(), n_)) + e_;
+            f_ = b_max > 0 || x_max > 0 ? std::max(f_, g_exponent) : g_exponent;
+        }
         f_ = -f_;
         sigma_ = std::ldexp(1.0, std::clamp(e_ - operator_exponent, -1022, 1022));
         lambda_ = std::ldexp(options_.damp, e_);
@@ -255,9 +267,28 @@ class Drive {
             a_norm_ = stacked_norm(problem_.preconditioned_frobenius, square(problem_.k_frobenius));
         }
         claim_norm_ = stacked_norm(problem_.claim_frobenius, static_cast<double>(n_));
+        // The iteration will see A K; what claims about x are measured by is A.
+        if (unknown_a && backend_.preconditioned()) {
+            a_norm_of_z_ = claim_norm_ = std::sqrt(square(probed_frobenius()) + static_cast<double>(n_) * square(lambda_));
+        }
         at_.tolerances = {options_.atol, options_.btol, 1.0};
     }
 
+    // ||A'||_F by random signs q: the mean of ||A' q||^2 is its square, with a spread of at most the root of 2 over their number.
+    double probed_frobenius() {
+        constexpr std::int64_t kProbes = 16;
+        T* q = backend_.col_vector(0);
+        T* u = backend_.row_vector(0);
+        std::vector<double> signs(static_cast<std::size_t>(n_));
+        double sum = 0;
+        for (std::int64_t probe = 0; probe < kProbes; ++probe) {
+            for (std::size_t j = 0; j < signs.size(); ++j) signs[j] = random_sign(1, probe, j);
+            backend_.upload_col(q, signs.data(), n_, 0);
+            backend_.product(sigma_, q, 0.0, u);
+            sum += square(backend_.norm_now(m_, u));
+        }
+        return std::sqrt(sum / static_cast<double>(kProbes));
+    }
     void load_start() {
         // ||b|| by its own scaling, since f may be that of A x0, and in fp64 whatever the vectors are.
         const int b_exponent = binary_exponent(max_abs(problem_.b.data(), problem_.data_rows));
@@ -279,6 +310,15 @@ class Drive {
         anchors_.start = start_;
         anchors_.preconditioned = backend_.preconditioned();
         anchors_.bounded = options_.trust_radius > 0;
+        anchors_.variances = options_.estimate_variances;
+        make_basis();
+        if (has_linear()) {
+            host_g_.resize(static_cast<std::size_t>(n_));
+            for (std::size_t j = 0; j < host_g_.size(); ++j) host_g_[j] = column_scale(j) * problem_.linear[j];
+            T* linear = backend_.col_vector(kLinear);
+            backend_.upload_col(linear, host_g_.data(), n_, e_ + f_);
+            anchors_.linear = linear;
+        }
         if (options_.damp == 0) return;
         if (options_.damp_center == DampCenter::x0) anchors_.center = start_;
         if (options_.damp_center == DampCenter::given) {
@@ -315,7 +355,7 @@ class Drive {
         at_.stacked = lambda_ > 0 && (other_metric() || (!Method::kDampsAnyStart && !at_center));
         make_stack();
         const typename Backend::StackScope scope(backend_, stack_.get());
-        const auto w = Method::vectors(backend_, x_);
+        const auto w = Method::vectors(backend_, x_, anchors_);
         T* r0 = backend_.row_vector(0);
         load_residual(r0, x_is_zero);
         if (at_.stacked) backend_.elementwise(n_, FromCenter<T>{lambda_, anchors_.center, x_, scale_, r0 + m_}, 0);
@@ -334,7 +374,7 @@ class Drive {
         state.resume(rules(false), backend_.ring());
         state.memory.passed = 0;
         state_ = backend_.put_state(state);
-        return iterate(Method::vectors(backend_, x_), Entry::go_on);
+        return iterate(Method::vectors(backend_, x_, anchors_), Entry::go_on);
     }
     Progress iterate(const typename Method::Vectors& w, Entry entry) {
         const auto poll = [&](const Progress& progress, const RecordRing& ring) {
@@ -394,7 +434,7 @@ class Drive {
     Progress run_from(const Checkpoint& c) {
         make_stack();
         const typename Backend::StackScope scope(backend_, stack_.get());
-        const auto w = Method::vectors(backend_, x_);
+        const auto w = Method::vectors(backend_, x_, anchors_);
         std::size_t begin = 0;
         for_each_state_vector([&](T* p, std::int64_t n) {
             const std::size_t bytes = static_cast<std::size_t>(n) * sizeof(T);
@@ -420,7 +460,7 @@ class Drive {
     }
     template <class F>
     void for_each_state_vector(const F& f) {
-        Method::for_each_vector(Method::vectors(backend_, x_), at_.stacked ? m_ + n_ : m_, n_, f);
+        Method::for_each_vector(Method::vectors(backend_, x_, anchors_), at_.stacked ? m_ + n_ : m_, n_, f);
     }
     template <class S>
     static std::vector<std::byte> bytes_of(const S& s) {
@@ -448,6 +488,7 @@ class Drive {
         rules.ar_bound = at_.tolerances.ar_part * at_.ar_bound;
         if (at_start && !other_metric()) rules.ar_relative = options_.ar_relative;
         rules.trust_radius = std::ldexp(options_.trust_radius, f_ - e_);
+        rules.only_gradient = has_linear();
         rules.passes = options_.passes;
         rules.max_iterations = max_iterations_ - at_.base_iteration;
         rules.stall_window = resolved_stall_window(options_, problem_.data_rows, n_);
@@ -467,6 +508,8 @@ class Drive {
                 record.r_norm = unscale_r(record.r_norm);
                 record.ar_norm = unscale_estimate(record.ar_norm, f_);
                 record.a_norm = unscale_estimate(record.a_norm, 0);
+                record.alpha = unscale_estimate(record.alpha, 0);
+                record.beta = unscale_estimate(record.beta, 0);
                 record.x_norm = unscale_x(record.x_norm);
                 record.seconds = seconds;
                 records_.push_back(record);
@@ -481,6 +524,36 @@ class Drive {
         at_.r_start = start.r_damped;
         at_.ar_start = start.ar;
         at_.ar_bound = std::max(at_.ar_bound, options_.ar_relative * at_.ar_start);
+    }
+    void make_basis() {
+        if (options_.reorthogonalize == 0) return;
+        if (backend_.preconditioned()) throw InputError("reorthogonalisation is in the metric of A^T A: take it or a preconditioner");
+        // There are no more than min(m, n) orthogonal vectors, and no more than iterations.
+        const std::int64_t most = std::max<std::int64_t>(std::min({m_, n_, max_iterations_}), 1);
+        anchors_.twice = options_.reorthogonalize == SolveOptions::kAll;
+        anchors_.window = anchors_.twice ? most : std::min(options_.reorthogonalize, most);
+        const double bytes = static_cast<double>(anchors_.window) * static_cast<double>(n_) * sizeof(T);
+        if (bytes > static_cast<double>(options_.basis_limit_bytes)) {
+            throw InputError(fmt::format("reorthogonalisation would keep {} vectors of {} values, {:.1f} GiB; the limit is {:.1f} GiB: take a smaller "
+                                         "window or fewer iterations",
+                                         anchors_.window, n_, bytes / 0x1p30, static_cast<double>(options_.basis_limit_bytes) / 0x1p30));
+        }
+        anchors_.basis = backend_.basis(anchors_.window * n_);
+        backend_.zero(anchors_.basis, anchors_.window * n_);
+    }
+    // Each run's estimates lie below the truth, so the largest counts. (A'^T A')^-1 = 2^(-2 e) (A^T A)^-1.
+    void take_variances() {
+        if (!anchors_.variances) return;
+        const typename Method::Vectors w = Method::vectors(backend_, x_, anchors_);
+        if constexpr (requires { w.variances; }) {
+            host_g_.resize(static_cast<std::size_t>(n_));
+            backend_.download_col(host_g_.data(), w.variances, n_, 0);
+            variances_.resize(host_g_.size(), 0.0);
+            for (std::size_t j = 0; j < host_g_.size(); ++j) {
+                const double root = std::ldexp(column_scale(j) * std::sqrt(host_g_[j]), e_);
+                variances_[j] = std::max(variances_[j], root * root);
+            }
+        }
     }
     void hand_over_x() {
         try {
@@ -540,6 +613,7 @@ class Drive {
         }
         // Of z: A'^T r + lambda^2 D^2 (c - z); D^-1 makes it that of x.
         backend_.adjoint_product(sigma_, r, lambda_ * lambda_, scratch);
+        if (anchors_.linear != nullptr) backend_.elementwise(n_, AddTo<T>{anchors_.linear, scratch}, 0);
         now.ar = norm_over_scale(scratch);
         return now;
     }
@@ -577,6 +651,10 @@ class Drive {
         }
         problem_.host_audit->adjoint(host_sigma(), host_r_.data(), lambda_ * lambda_, host_g_.data());
         for (std::size_t j = 0; j < host_g_.size(); ++j) host_g_[j] /= column_scale(j);
+        if (has_linear()) {
+            const PowerOfTwo scale(e_ + f_);
+            for (std::size_t j = 0; j < host_g_.size(); ++j) host_g_[j] += scale(problem_.linear[j]);
+        }
         now.ar = host_norm(host_g_.data(), n_);
         return now;
     }
@@ -650,6 +728,7 @@ class Drive {
         if (!scales_columns()) return;
         for (std::size_t j = 0; j < x.size(); ++j) x[j] *= problem_.column_scale[j];
     }
+    bool has_linear() const { return !problem_.linear.empty(); }
     bool has_given_center() const { return options_.damp > 0 && options_.damp_center == DampCenter::given; }
     bool out_of_time() const { return seconds_since(start_clock_) >= options_.time_limit_seconds; }
     static double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
@@ -710,6 +789,7 @@ class Drive {
     Recurrence* state_ = nullptr;  // in the vectors' space
     std::vector<IterationRecord> records_;
     std::vector<double> host_x_, host_r_, host_g_;
+    std::vector<double> variances_;  // in the caller's units
 };
 
 }  // namespace lsmr

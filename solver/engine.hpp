@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "operator/csr_matrix.hpp"
+#include "solver/incomplete_cholesky.hpp"
 #include "solver/observer.hpp"
 #include "solver/options.hpp"
 #include "solver/preconditioner.hpp"
@@ -26,6 +27,7 @@ struct EngineMatrix {
     int exponent = 0;
     std::shared_ptr<const BlockPreconditioner> preconditioner;  // of working, below and column_scale; null: none
     std::shared_ptr<const Sketch> sketch;    // the same, in its place
+    std::shared_ptr<const IncompleteCholesky> cholesky;  // the same
     double max_abs = 0;          // of working and below
     double frobenius = 0;        // of both, one above the other
     double claim_frobenius = 0;  // the same before columns were scaled
@@ -42,14 +44,24 @@ struct Resumption {
 class Engine {
   public:
     virtual ~Engine() = default;
-    // b: [R b; G c], a value for each row of working and below.
-    virtual SolveResult solve(std::span<const double> b, std::span<double> x, const SolveOptions& options, bool use_x0,
-                              Observer* observer, const Resumption& resumption) = 0;
+    // b: [R b; G c], a value for each row of working and below. linear: as in DriveProblem.
+    virtual SolveResult solve(std::span<const double> b, std::span<const double> linear, std::span<double> x, const SolveOptions& options,
+                              bool use_x0, Observer* observer, const Resumption& resumption) = 0;
+    // x <- x + sum_k y_k v_k with the vectors that the last solve kept (SolveOptions::reorthogonalize).
+    virtual void add_kept(std::span<const double> y, std::span<double> x) = 0;
+    // Another matrix of the same shape, with or without regularising rows as before, in the place of the present one: device, kernels and
+    // buffers stay. Where it throws, the engine holds no matrix until an update succeeds.
+    virtual void update(const EngineMatrix& a) = 0;
     virtual const EngineMatrix& engine_matrix() const = 0;
     virtual const CsrMatrix& matrix() const = 0;
     virtual const PreparedInfo& info() const = 0;
     virtual MemoryUse memory() const = 0;
 };
+
+// What entries are scaled by before they are narrowed to fp32, so that the largest is near 1; fp64 is not scaled.
+int narrowing_exponent(const EngineMatrix& a, Precision precision);
+// Whether an operator whose values were scaled by 2^exponent can take those of `a` too: far enough from the ends of the range of fp32.
+bool keeps_exponent(const EngineMatrix& a, Precision precision, int exponent);
 
 std::unique_ptr<Engine> make_cpu_engine(const EngineMatrix& a, const PrepareOptions& options);
 // Throws DeviceError (unavailable) in builds without CUDA.

@@ -146,13 +146,14 @@ struct Lsmr {
         T* x;
         T* p;  // v where there is no preconditioner
         T* t;  // K^T p
+        T* basis;  // of kept vectors
+        std::int64_t kept;
     };
     template <class Backend>
-    static Vectors vectors(Backend& backend, T* x) {
+    static Vectors vectors(Backend& backend, T* x, const Anchors<T>& anchors) {
         T* v = backend.col_vector(0);
-        const bool preconditioned = backend.preconditioned();
-        return {backend.row_vector(0), v, backend.col_vector(1), backend.col_vector(2), x, preconditioned ? backend.col_vector(3) : v,
-                preconditioned ? backend.col_vector(4) : nullptr};
+        return {backend.row_vector(0), v, backend.col_vector(1), backend.col_vector(2), x, anchors.preconditioned ? backend.col_vector(3) : v,
+                anchors.preconditioned ? backend.col_vector(4) : nullptr, anchors.basis, anchors.window};
     }
 
     // f(vector, length) for all that the next iteration reads.
@@ -163,6 +164,7 @@ struct Lsmr {
         f(w.h, cols);
         f(w.hbar, cols);
         f(w.x, cols);
+        if (w.kept > 0) f(w.basis, cols * w.kept);
         if (w.p != w.v) f(w.p, cols);
     }
 
@@ -188,8 +190,14 @@ struct Lsmr {
         backend.forward(r, &r->c1, w.v, &r->c2, w.u, 0);
         backend.elementwise_finish(backend.cols(), LsmrStep<T>{r, w.v, w.h, w.hbar, w.x}, 1, r, Recurrence::after_forward, 2, Beside::product);
         // Stage B.
+        if (anchors.window > 0) {
+            backend.elementwise(backend.cols(), KeepVector<T>{r, w.v, anchors.basis, backend.cols(), anchors.window}, 3);
+        }
         backend.adjoint(r, &r->d1, w.u, &r->d2, w.p, 0);
         if (anchors.preconditioned) backend.precondition(r, w.p, w.t, w.v, 0);
+        for (int pass = 0; anchors.window > 0 && pass < (anchors.twice ? 2 : 1); ++pass) {
+            backend.orthogonalize(static_cast<const BidiagonalRecurrence<T>*>(r), anchors.basis, anchors.window, w.v, 0);
+        }
         backend.finish(r, Recurrence::after_adjoint, 1);
     }
 };

@@ -19,7 +19,8 @@ template <class T>
 struct LsqrRecurrence : BidiagonalRecurrence<T> {
     using Base = BidiagonalRecurrence<T>;
 
-    T e1, e2;  // x <- x + e1 w;  w <- inverse_alpha v-hat - e2 w
+    T e1, e2;       // x <- x + e1 w;  w <- inverse_alpha v-hat - e2 w
+    T inverse_rho;  // variances <- variances + (w / rho)^2
 
     double phi, phi_bar;
     double psi2;  // sum of psi^2: what the damping rows keep of ||rbar||^2
@@ -46,7 +47,7 @@ struct LsqrRecurrence : BidiagonalRecurrence<T> {
         phi_bar = this->beta;
         phi = psi2 = 0;
         // The first "update" makes w = v and leaves x alone, since w = 0.
-        e1 = e2 = 0;
+        e1 = e2 = inverse_rho = 0;
         this->on_start_adjoint(alpha_1);
     }
 
@@ -62,6 +63,7 @@ struct LsqrRecurrence : BidiagonalRecurrence<T> {
         phi_bar = -f.q.s * phi_hat;
         e1 = static_cast<T>(phi / f.q.r);
         e2 = static_cast<T>(f.theta / f.q.r);
+        inverse_rho = static_cast<T>(1.0 / f.q.r);
         this->set_products();
         // As T holds them: in fp32 a finite double may be too large.
         if (!is_finite(static_cast<double>(e1)) || !is_finite(static_cast<double>(e2))) {
@@ -78,26 +80,31 @@ struct LsqrRecurrence : BidiagonalRecurrence<T> {
     }
 };
 
-// x <- x + e1 w;  w <- v-hat / alpha - e2 w;  sums[0] = ||x||^2. n-vectors.
+// x <- x + e1 w;  variances <- variances + (w / rho)^2;  w <- v-hat / alpha - e2 w;  sums[0] = ||x||^2. n-vectors.
 template <class T>
 struct LsqrStep {
     const LsqrRecurrence<T>* r;
     const T* v;
     T* w;
     T* x;
+    T* variances;  // null: not wanted
     static constexpr int kSums = 1;
 
     struct Coefficients {
-        T e1, e2, inverse_alpha;
+        T e1, e2, inverse_alpha, inverse_rho;
         bool active;
     };
-    LSMR_HD Coefficients load() const { return {r->e1, r->e2, r->inverse_alpha, r->step_pending}; }
+    LSMR_HD Coefficients load() const { return {r->e1, r->e2, r->inverse_alpha, r->inverse_rho, r->step_pending}; }
     LSMR_HD void operator()(std::int64_t j, const Coefficients& k, double* sums) const {
         T xj = x[j];
         if (k.active) {
             const T wj = w[j];
             xj += k.e1 * wj;
             x[j] = xj;
+            if (variances) {
+                const T part = k.inverse_rho * wj;
+                variances[j] += part * part;
+            }
             w[j] = k.inverse_alpha * v[j] - k.e2 * wj;
         }
         sums[0] += static_cast<double>(xj) * static_cast<double>(xj);
@@ -109,7 +116,7 @@ struct Lsqr {
     using Value = T;
     using Recurrence = LsqrRecurrence<T>;
     static constexpr int kRowVectors = 1;  // u
-    static constexpr int kColVectors = 4;  // v, w, beside x; with a preconditioner p, t
+    static constexpr int kColVectors = 5;  // v, w, beside x; with a preconditioner p, t; variances
     // The damping needs the start to be the centre; otherwise it is stacked under A.
     static constexpr bool kDampsAnyStart = false;
 
@@ -120,13 +127,17 @@ struct Lsqr {
         T* x;
         T* p;  // v where there is no preconditioner
         T* t;  // K^T p
+        // sum of (w_j / rho)^2: diag((A^T A + lambda^2 I)^-1) restricted to the Krylov space, so too small; null: not wanted
+        T* variances;
+        T* basis;  // of kept vectors
+        std::int64_t kept;
     };
     template <class Backend>
-    static Vectors vectors(Backend& backend, T* x) {
+    static Vectors vectors(Backend& backend, T* x, const Anchors<T>& anchors) {
         T* v = backend.col_vector(0);
-        const bool preconditioned = backend.preconditioned();
-        return {backend.row_vector(0), v, backend.col_vector(1), x, preconditioned ? backend.col_vector(2) : v,
-                preconditioned ? backend.col_vector(3) : nullptr};
+        return {backend.row_vector(0), v, backend.col_vector(1), x, anchors.preconditioned ? backend.col_vector(2) : v,
+                anchors.preconditioned ? backend.col_vector(3) : nullptr, anchors.variances ? backend.col_vector(4) : nullptr,
+                anchors.basis, anchors.window};
     }
 
     // f(vector, length) for all that the next iteration reads.
@@ -136,13 +147,16 @@ struct Lsqr {
         f(w.v, cols);
         f(w.w, cols);
         f(w.x, cols);
+        if (w.kept > 0) f(w.basis, cols * w.kept);
         if (w.p != w.v) f(w.p, cols);
+        if (w.variances != nullptr) f(w.variances, cols);
     }
 
     // u-hat holds b - A x; x the start.
     template <class Backend>
     static void start(Backend& backend, const Vectors& w, Recurrence* r, const Anchors<T>& anchors) {
         backend.zero(w.w, backend.cols());
+        if (w.variances != nullptr) backend.zero(w.variances, backend.cols());
         backend.norm(backend.rows(), w.u, 0);
         backend.finish(r, Recurrence::start_forward, 1);
         backend.adjoint(r, &r->d1, w.u, &r->d2, w.p, 0);
@@ -158,10 +172,16 @@ struct Lsqr {
         }
         // Stage A, and beside it the update of the iteration before.
         backend.forward(r, &r->c1, w.v, &r->c2, w.u, 0);
-        backend.elementwise_finish(backend.cols(), LsqrStep<T>{r, w.v, w.w, w.x}, 1, r, Recurrence::after_forward, 2, Beside::product);
+        backend.elementwise_finish(backend.cols(), LsqrStep<T>{r, w.v, w.w, w.x, w.variances}, 1, r, Recurrence::after_forward, 2, Beside::product);
         // Stage B.
+        if (anchors.window > 0) {
+            backend.elementwise(backend.cols(), KeepVector<T>{r, w.v, anchors.basis, backend.cols(), anchors.window}, 3);
+        }
         backend.adjoint(r, &r->d1, w.u, &r->d2, w.p, 0);
         if (anchors.preconditioned) backend.precondition(r, w.p, w.t, w.v, 0);
+        for (int pass = 0; anchors.window > 0 && pass < (anchors.twice ? 2 : 1); ++pass) {
+            backend.orthogonalize(static_cast<const BidiagonalRecurrence<T>*>(r), anchors.basis, anchors.window, w.v, 0);
+        }
         backend.finish(r, Recurrence::after_adjoint, 1);
     }
 };

@@ -60,8 +60,9 @@ bool diagonal_dominates(const CsrMatrix& a) {
 MethodChoice choose_method(const SolveOptions& options, std::int64_t rows, std::int64_t cols, const CsrMatrix* a) {
     if (options.method != Method::automatic) return {options.method, {}};
     if (options.damp > 0) return {Method::lsmr, "with damping A x = b is not met, and LSMR's ||A'r|| falls monotonically"};
-    const bool needs_ar = options.ar_bound > 0 || options.ar_relative > 0;  // which CG does not estimate
-    if (rows == cols && rows > 0 && a != nullptr && !needs_ar && diagonal_dominates(*a) && find_asymmetry(*a).row < 0) {
+    // CG does not estimate ||A'r||, and keeps no orthogonal vectors.
+    const bool needs_lsqr = options.ar_bound > 0 || options.ar_relative > 0 || options.reorthogonalize != 0;
+    if (rows == cols && rows > 0 && a != nullptr && !needs_lsqr && diagonal_dominates(*a) && find_asymmetry(*a).row < 0) {
         return {Method::cg, "A is symmetric and its diagonal dominates every row, so it is positive definite: one product an iteration"};
     }
     if (rows <= cols) {

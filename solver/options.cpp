@@ -13,12 +13,12 @@ namespace lsmr {
 
 double resolved_conlim(const SolveOptions& options, Precision precision) {
     if (options.conlim >= 0) return options.conlim;
-    return precision == Precision::fp64 ? 1e8 : 1e6;  // in fp32 1e8 lies beyond 1 / eps and could never be met as such
+    return precision == Precision::fp32 ? 1e6 : 1e8;  // in fp32 1e8 lies beyond 1 / eps and could never be met as such
 }
 
-std::int64_t resolved_max_iterations(const SolveOptions& options, std::int64_t rows, std::int64_t cols) {
+std::int64_t resolved_max_iterations(const SolveOptions& options, std::int64_t rows, std::int64_t cols, Precision precision) {
     if (options.max_iterations >= 0) return options.max_iterations;
-    return std::max<std::int64_t>(4 * std::min(rows, cols), 200);
+    return std::max<std::int64_t>(4 * std::min(rows, cols), 200) * (precision == Precision::mixed ? 4 : 1);
 }
 
 std::int64_t resolved_stall_window(const SolveOptions& options, std::int64_t rows, std::int64_t cols) {
@@ -39,6 +39,15 @@ void check_options(const SolveOptions& options) {
             options.ar_relative);
     require(options.passes >= 1, "a test must pass at least once", static_cast<double>(options.passes));
     require(options.stall_window >= -1, "the window of stagnation must be at least 0", static_cast<double>(options.stall_window));
+    if (options.estimate_variances && options.method != Method::lsqr) {
+        throw InputError(fmt::format("variances are estimated by lsqr, not by {}", name(options.method)));
+    }
+    if (options.reorthogonalize != 0) {
+        if (options.reorthogonalize < SolveOptions::kAll)
+            throw InputError(fmt::format("the window of reorthogonalisation must be at least 0, not {}", options.reorthogonalize));
+        if (options.method == Method::cgls || options.method == Method::cg)
+            throw InputError(fmt::format("{} keeps no orthogonal vectors: reorthogonalisation is for lsmr and lsqr", name(options.method)));
+    }
     require(options.trust_radius >= 0 && std::isfinite(options.trust_radius), "the trust radius must be a finite number of at least 0",
             options.trust_radius);
     require(options.max_iterations >= -1, "the iteration limit must be at least 0", static_cast<double>(options.max_iterations));
@@ -78,6 +87,16 @@ const char* name(Preconditioner preconditioner) {
         case Preconditioner::columns: return "cols";
         case Preconditioner::blocks: return "blocks";
         case Preconditioner::sketch: return "sketch";
+        case Preconditioner::cholesky: return "ic";
+        case Preconditioner::given: return "file";
+    }
+    return "";
+}
+const char* name(Precision precision) {
+    switch (precision) {
+        case Precision::fp64: return "fp64";
+        case Precision::fp32: return "fp32";
+        case Precision::mixed: return "mixed";
     }
     return "";
 }
@@ -89,7 +108,6 @@ const char* name(ExecutorKind executor) {
     }
     return "";
 }
-const char* name(Precision precision) { return precision == Precision::fp64 ? "fp64" : "fp32"; }
 
 OperatorOptions operator_options(const PrepareOptions& options, int exponent) {
     OperatorOptions of;

@@ -18,7 +18,8 @@ namespace lsmr {
 enum class Method { automatic, lsmr, lsqr, cgls, cg };
 // The point c of the damping term lambda^2 ||x - c||^2; given: SolveOptions::center.
 enum class DampCenter { zero, x0, given };
-enum class Precision { fp64, fp32 };
+// mixed: fp32, corrected in fp64 (solver/refine.hpp).
+enum class Precision { fp64, fp32, mixed };
 enum class DeviceKind { automatic, cpu, cuda };
 // How iterations run on a GPU. graph: a few kernels each, recorded and replayed. persistent: many iterations of LSMR or LSQR in one kernel, for
 // small matrices (solver/cuda/persistent_kernel.hpp).
@@ -28,9 +29,10 @@ enum class ExecutorKind { automatic, graph, persistent };
 // changes the least-squares problem wherever A x = b cannot be met.
 enum class Scaling { none, columns, rows, both };
 
-// M near A^T A, for LSMR and LSQR. columns: its diagonal, the squared norms of the columns; blocks: blocks on its diagonal. sketch: R^T R
-// of a random sketch of A (solver/sketch.hpp), on the CPU only.
-enum class Preconditioner { none, columns, blocks, sketch };
+// M near A^T A, for LSMR, LSQR and CGLS. columns: its diagonal, the squared norms of the columns; blocks: blocks on its diagonal. sketch: R^T R
+// of a random sketch of A (solver/sketch.hpp). cholesky: an incomplete factor of A^T A (solver/incomplete_cholesky.hpp). Both on the CPU only.
+// given: the caller's K, M = (K K^T)^-1.
+enum class Preconditioner { none, columns, blocks, sketch, cholesky, given };
 
 // How the problem is set up: chosen once, kept by a PreparedProblem.
 struct PrepareOptions {
@@ -59,7 +61,10 @@ struct PrepareOptions {
     Preconditioner preconditioner = Preconditioner::none;
     std::int64_t block_size = 0;       // columns of a block, 1 to 32; 0: neighbours that have entries in the same rows
     std::uint64_t sketch_seed = 1;
-    std::int64_t sketch_limit_bytes = std::int64_t{2} << 30;  // of the dense sketch, 4 cols x cols
+    double cholesky_drop = -1;         // entries of the factor below it, beside a diagonal of 1, are dropped; -1: the pattern of A^T A is kept
+    double cholesky_shift = 0;         // of that diagonal, to begin with; raised where the factor breaks down
+    std::shared_ptr<const CsrMatrix> preconditioner_matrix;  // K, cols x cols, nonsingular
+    std::int64_t preconditioner_limit_bytes = std::int64_t{2} << 30;  // of the dense sketch, 4 cols x cols, and of the incomplete factor
     double preconditioner_damp = 0.0;  // the damping that M allows for; solves with another one are right too
     // The next three change the problem; spans are read while it is set up. In every norm and test, A and b stand for the weighted ones.
     std::span<const double> weights;         // w_i >= 0, one for each row: ||b - A x||^2 becomes sum w_i (b - A x)_i^2
@@ -87,14 +92,20 @@ struct SolveOptions {
     double ar_relative = 0.0;                   // and at ||A^T r|| <= this ||A^T r_0||, r_0 that of the start
     std::int64_t passes = 1;                    // iterations in a row in which a test on residuals or condition must pass
     std::int64_t stall_window = -1;             // iterations without progress; -1: max(2000, 2 min(rows, cols)); 0: off
+    bool estimate_variances = false;            // LSQR only: SolveResult::variances
+    // LSMR and LSQR: each new v is made orthogonal to so many before it, kept where the vectors live; kAll: to all of them. Fewer iterations
+    // where cond(A) is large, for 4 n flops and 2 n values read for each vector.
+    static constexpr std::int64_t kAll = -1;
+    std::int64_t reorthogonalize = 0;
+    std::int64_t basis_limit_bytes = std::int64_t{2} << 30;  // of the vectors kept; more are refused in words
     double trust_radius = 0.0;                  // ends the solve where ||x - x0|| reaches it, on that sphere; 0: off
-    std::int64_t max_iterations = -1;           // -1: max(4 min(rows, cols), 200)
+    std::int64_t max_iterations = -1;           // -1: max(4 min(rows, cols), 200); four times that for all solves of mixed precision
     double time_limit_seconds = std::numeric_limits<double>::infinity();
 };
 
 // The values that -1 stands for.
 double resolved_conlim(const SolveOptions& options, Precision precision);
-std::int64_t resolved_max_iterations(const SolveOptions& options, std::int64_t rows, std::int64_t cols);
+std::int64_t resolved_max_iterations(const SolveOptions& options, std::int64_t rows, std::int64_t cols, Precision precision = Precision::fp64);
 std::int64_t resolved_stall_window(const SolveOptions& options, std::int64_t rows, std::int64_t cols);
 // Throws InputError for damp < 0, tolerances that are negative or NaN, and the like.
 void check_options(const SolveOptions& options);

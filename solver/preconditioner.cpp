@@ -168,4 +168,29 @@ BlockPreconditioner make_block_preconditioner(const CsrMatrix& a, const CsrMatri
     return p;
 }
 
+BlockPreconditioner given_preconditioner(const CsrMatrix& k, const CsrMatrix& a, const std::vector<double>& column_scale, int exponent) {
+    if (k.rows() != a.cols() || k.cols() != a.cols()) {
+        throw InputError("preconditioner: K is " + std::to_string(k.rows()) + " x " + std::to_string(k.cols()) + ", A is " +
+                         std::to_string(a.rows()) + " x " + std::to_string(a.cols()) + ": a row and a column for each column of A are needed");
+    }
+    BlockPreconditioner p;
+    CsrBuilder builder;
+    double d_k2 = 0;
+    // Entries near 1, as those of A are in the iteration.
+    const int k_exponent = binary_exponent(max_abs_value(k));
+    const PowerOfTwo scale(-k_exponent);
+    for (std::int64_t i = 0; i < k.rows(); ++i) {
+        for (std::int64_t e = k.offsets()[i]; e < k.offsets()[i + 1]; ++e) {
+            const double value = scale(k.values()[e]);
+            builder.add(static_cast<std::int32_t>(i), k.columns()[e], value / (column_scale.empty() ? 1.0 : column_scale[static_cast<std::size_t>(i)]));
+            d_k2 += value * value;
+        }
+    }
+    p.k = builder.build(k.rows(), k.cols());
+    p.exponent = exponent - k_exponent;
+    p.frobenius = -1;
+    p.scaled_frobenius = std::sqrt(d_k2);
+    return p;
+}
+
 }  // namespace lsmr

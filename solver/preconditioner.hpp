@@ -30,12 +30,15 @@ ColumnBlocks even_blocks(std::int64_t cols, std::int64_t size);
 struct BlockPreconditioner {
     CsrMatrix k;                 // for 2^-exponent [A; G]
     int exponent = 0;
-    double frobenius = 0;        // ||2^-exponent [A; G] K||_F, exact
+    double frobenius = 0;        // ||2^-exponent [A; G] K||_F, exact; negative: not known
     double scaled_frobenius = 0;  // ||D K||_F: what scalar damping adds, times lambda
     std::int64_t shifted = 0;    // blocks that needed it
 };
 // The matrix is [a; below]; below may be null. column_scale: D, empty: ones. damp: in the units of a.
 BlockPreconditioner make_block_preconditioner(const CsrMatrix& a, const CsrMatrix* below, const std::vector<double>& column_scale,
                                               double damp, const ColumnBlocks& blocks);
+
+// The caller's K, cols x cols, for 2^exponent [A; G] D: D^-1 K. Throws InputError for another shape.
+BlockPreconditioner given_preconditioner(const CsrMatrix& k, const CsrMatrix& a, const std::vector<double>& column_scale, int exponent);
 
 }  // namespace lsmr

@@ -41,6 +41,7 @@ struct Progress {
     double cond = 0;
     double largest_cond = 0;  // of all iterations: the estimate is a lower bound each time
     double x_norm = 0;
+    double a_estimated = 0;   // of ||A||_F, by the bidiagonalisation
     double r_start = 0;       // ||r|| and ||A^T r|| of the start
     double ar_start = 0;
     LSMR_HD bool stopped() const { return code != kGoOn; }
@@ -65,8 +66,13 @@ template <class T>
 struct Anchors {
     const T* center = nullptr;  // of the damping; null: zero
     const T* start = nullptr;   // x0; null: zero
+    const T* linear = nullptr;  // g, for CGLS: the gradient A^T r - lambda^2 (x - c) gains it; null: none
     bool bounded = false;       // by rules.trust_radius around the start
-    bool preconditioned = false;  // LSMR and LSQR: v <- K K^T p
+    bool preconditioned = false;  // LSMR and LSQR: v <- K K^T p; CGLS: the direction is that of K K^T s
+    bool variances = false;       // LSQR: estimates them
+    T* basis = nullptr;           // LSMR and LSQR: the last `window` v, normalised, one after another; null: not kept
+    std::int64_t window = 0;
+    bool twice = false;           // the new v is made orthogonal twice: what is left of it where the Krylov space ends is rounding
 };
 
 template <class T>

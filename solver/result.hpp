@@ -24,6 +24,8 @@ struct IterationRecord {
     double compat = 0;    // r_norm / ||b||
     double ls = 0;        // ar_norm / (a_norm r_norm)
     double seconds = 0;   // since the solve began
+    double alpha = std::numeric_limits<double>::quiet_NaN();  // LSMR and LSQR: column k of the bidiagonal B, alpha_k on its diagonal
+    double beta = std::numeric_limits<double>::quiet_NaN();   // and beta_{k+1} below; with a preconditioner that of A K
 };
 
 // Unless marked as estimated, recomputed from x in fp64 at the end.
@@ -38,11 +40,12 @@ struct Norms {
     double cond_estimate = 0; // usually too low; NaN where there is none
     double x = 0;             // ||x||
     double dx = 0;            // ||x - x0||
+    double a_estimated = std::numeric_limits<double>::quiet_NaN();  // of ||[A; lambda I]||_F by the bidiagonalisation of LSMR and LSQR; NaN: none
     double start_ratio = 0;   // (||A^T r|| / ||r||) / (||A^T r_0|| / ||r_0||): free of the scale of A and b; NaN where the start has none
 
     static Norms unknown() {
         constexpr double kUnknown = std::numeric_limits<double>::quiet_NaN();
-        return {kUnknown, kUnknown, kUnknown, kUnknown, kUnknown, kUnknown, kUnknown, kUnknown, kUnknown, kUnknown, kUnknown};
+        return {kUnknown, kUnknown, kUnknown, kUnknown, kUnknown, kUnknown, kUnknown, kUnknown, kUnknown, kUnknown, kUnknown, kUnknown};
     }
 };
 
@@ -55,6 +58,8 @@ struct SolveResult {
     int restarts = 0;             // by the audit
     std::vector<std::string> notes;  // what else there is to know of x: sentences
     Norms norms;
+    // With SolveOptions::estimate_variances: what LSQR saw of diag((A^T A + ... + lambda^2 I)^-1), none of it above the truth; else empty.
+    std::vector<double> variances;
     double solve_seconds = 0;
     double audit_seconds = 0;
     bool converged() const { return is_converged(status); }

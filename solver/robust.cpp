@@ -54,25 +54,27 @@ void check(const SolveOptions& options, const PrepareOptions& prepare, const Rob
 // One robust fit, as long as solve_robust() runs.
 class RobustFit {
   public:
-    RobustFit(std::shared_ptr<const CsrMatrix> a, std::span<const double> b, std::span<double> x, const PrepareOptions& prepare,
-              const SolveOptions& options, bool use_x0, Observer* observer)
-        : a_(std::move(a)), b_(b), x_(x), prepare_(prepare), options_(options), observer_(observer) {
-        PrepareOptions as_given = prepare;
+    RobustFit(PreparedProblem& problem, std::span<const double> b, std::span<double> x, const SolveOptions& options, bool use_x0,
+              Observer* observer)
+        : problem_(problem), b_(b), x_(x), options_(options), observer_(observer) {
+        PrepareOptions as_given = problem.options();
         as_given.scale = Scaling::none;
-        Transform t = make_transform(a_, as_given);
+        const CsrMatrix& a = problem.matrix();
+        // Alive as long as the problem is.
+        Transform t = make_transform(std::shared_ptr<const CsrMatrix>(std::shared_ptr<void>(), &a), as_given);
         user_.assign(b.size(), 1.0);
-        if (!prepare.weights.empty()) user_.assign(prepare.weights.begin(), prepare.weights.end());
+        if (!as_given.weights.empty()) user_.assign(as_given.weights.begin(), as_given.weights.end());
         g_ = t.g;
         data_frobenius_ = t.data_frobenius;
         const double lambda = options.damp;
-        stacked_frobenius_ = std::hypot(t.claim_frobenius, lambda * std::sqrt(static_cast<double>(a_->cols())));
+        stacked_frobenius_ = std::hypot(t.claim_frobenius, lambda * std::sqrt(static_cast<double>(a.cols())));
         if (options.damp_center == DampCenter::given) center_.assign(options.center.begin(), options.center.end());
         if (options.damp_center == DampCenter::x0 && use_x0) center_.assign(x.begin(), x.end());
         options_.damp_center = center_.empty() ? DampCenter::zero : DampCenter::given;
         options_.center = center_;
         t.row_scale.clear();  // [b; G c], its rows not weighted
         right_side_ = t.right_side(b, center_);
-        audit_.emplace_back(*a_, g_.get());
+        audit_.emplace_back(a, g_.get());
         if (!use_x0) std::fill(x.begin(), x.end(), 0.0);
         x0_.assign(x.begin(), x.end());
     }
@@ -88,8 +90,8 @@ class RobustFit {
 
     // Reweighted solves from x on, until out.result.status is set to what ended them.
     void fit(RobustResult& out, Loss loss, double t, double atol, double change, std::int64_t max_outer) {
-        const double eps = prepare_.precision == Precision::fp64 ? std::numeric_limits<double>::epsilon()
-                                                                 : static_cast<double>(std::numeric_limits<float>::epsilon());
+        const double eps = problem_.options().precision == Precision::fp32 ? static_cast<double>(std::numeric_limits<float>::epsilon())
+                                                                            : std::numeric_limits<double>::epsilon();
         double reduction = kReduction;
         double x_change = std::numeric_limits<double>::infinity();
         double f_change = x_change;
@@ -263,21 +265,14 @@ class RobustFit {
 
     // x <- the fit under weights_, from x on.
     SolveResult solve(std::span<double> x, double ar_bound, double ar_relative) {
-        std::vector<double> weights = weights_;
-        for (std::size_t i = 0; i < weights.size(); ++i) weights[i] *= user_[i];
-        PrepareOptions prepare = prepare_;
-        prepare.weights = weights;
+        problem_.reweight(weights_);
         SolveOptions options = options_;
         options.atol = 0;
         options.btol = 0;
         options.ar_bound = ar_bound;
         options.ar_relative = ar_relative;
         options.time_limit_seconds = std::max(0.0, options_.time_limit_seconds - seconds());
-        PreparedProblem problem(a_, prepare);
-        // Weights leave the structure as it is, and so the order.
-        prepare_.order = problem.info().order;
-        prepare_.reorder = OrderKind::none;
-        return problem.solve(b_, x, options, true, observer_);
+        return problem_.solve(b_, x, options, true, observer_);
     }
 
     static void take(RobustResult& out, const SolveResult& solved) {
@@ -296,11 +291,10 @@ class RobustFit {
     }
     static void end(RobustResult& out, Status status) { out.result.status = status; }
 
-    std::shared_ptr<const CsrMatrix> a_;
+    PreparedProblem& problem_;
     std::shared_ptr<const CsrMatrix> g_;  // null: no regularising rows
     std::span<const double> b_;
     std::span<double> x_;
-    PrepareOptions prepare_;
     SolveOptions options_;
     Observer* observer_;
     std::vector<double> user_;        // the caller's weights
@@ -374,18 +368,18 @@ double loss_weight(Loss loss, double t, double r) {
     return 0;
 }
 
-RobustResult solve_robust(std::shared_ptr<const CsrMatrix> a, std::span<const double> b, std::span<double> x, const PrepareOptions& prepare,
-                          const SolveOptions& options, const RobustOptions& robust, bool use_x0, Observer* observer) {
-    LSMR_EXPECT(a != nullptr);
-    check(options, prepare, robust);
-    if (static_cast<std::int64_t>(b.size()) != a->rows() || static_cast<std::int64_t>(x.size()) != a->cols()) {
-        throw InputError(fmt::format("robust fit: b has {} entries and x has {}, A is {} x {}", b.size(), x.size(), a->rows(), a->cols()));
+RobustResult solve_robust(PreparedProblem& problem, std::span<const double> b, std::span<double> x, const SolveOptions& options,
+                          const RobustOptions& robust, bool use_x0, Observer* observer) {
+    const CsrMatrix& a = problem.matrix();
+    check(options, problem.options(), robust);
+    if (static_cast<std::int64_t>(b.size()) != a.rows() || static_cast<std::int64_t>(x.size()) != a.cols()) {
+        throw InputError(fmt::format("robust fit: b has {} entries and x has {}, A is {} x {}", b.size(), x.size(), a.rows(), a.cols()));
     }
     check_finite(b, "b");
     if (use_x0) check_finite(x, "x0");
     SolveOptions resolved = options;
     if (resolved.method == Method::automatic) resolved.method = Method::lsmr;
-    resolved = resolved_options(resolved, a->rows(), a->cols(), nullptr);
+    resolved = resolved_options(resolved, a.rows(), a.cols(), nullptr);
 
     double mean = 0;
     for (const double value : b) mean += std::abs(value) / static_cast<double>(b.size());
@@ -394,7 +388,7 @@ RobustResult solve_robust(std::shared_ptr<const CsrMatrix> a, std::span<const do
 
     RobustResult out;
     out.result.method = resolved.method;
-    RobustFit fit(std::move(a), b, x, prepare, resolved, use_x0, observer);
+    RobustFit fit(problem, b, x, resolved, use_x0, observer);
     if (!use_x0) fit.fit_squares(out);
     const bool redescends = robust.loss == Loss::cauchy || robust.loss == Loss::tukey;
     if (robust.loss == Loss::l1 || (redescends && !use_x0)) {

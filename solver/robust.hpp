@@ -7,14 +7,13 @@
 #pragma once
 
 #include <cstdint>
-#include <memory>
 #include <span>
 #include <vector>
 
-#include "operator/csr_matrix.hpp"
 #include "solver/observer.hpp"
 #include "solver/options.hpp"
 #include "solver/result.hpp"
+#include "solver/solve.hpp"
 
 namespace lsmr {
 
@@ -66,15 +65,14 @@ struct RobustResult {
     bool converged() const { return result.converged(); }
 };
 
-// As PreparedProblem::solve(), set up anew for each set of weights. prepare.weights multiply those of the loss. options.atol is the
-// tolerance of the gradient, btol is not used; max_iterations bounds each reweighted solve, the time limit all of them. The solves end
+// As PreparedProblem::solve(), whose rows are reweighted for each set of weights: the weights of its options multiply those of the loss. It
+// is left with the last ones: reweight() sets others. options.atol is the tolerance of the gradient, btol is not used; max_iterations bounds each reweighted solve, the time limit all of them. The solves end
 // where they have lowered the gradient to a hundredth, so the first are as rough as the weights are; a step is then stretched while that
 // lowers the objective. Method::automatic is LSMR.
 // The observer sees each solve from its iteration 1 on.
 // Throws InputError also for a threshold that is not above 0, and for what does not go with reweighting: CG, scaled rows (they would even
 // out the weights), a trust radius, and bounds on ||A^T r||.
-RobustResult solve_robust(std::shared_ptr<const CsrMatrix> a, std::span<const double> b, std::span<double> x,
-                          const PrepareOptions& prepare, const SolveOptions& options, const RobustOptions& robust, bool use_x0 = false,
-                          Observer* observer = nullptr);
+RobustResult solve_robust(PreparedProblem& problem, std::span<const double> b, std::span<double> x, const SolveOptions& options,
+                          const RobustOptions& robust, bool use_x0 = false, Observer* observer = nullptr);
 
 }  // namespace lsmr

@@ -11,9 +11,11 @@
 #include "memory/cuda_context.hpp"
 #include "memory/error.hpp"
 #include "operator/order.hpp"
+#include "solver/cpu/host_audit.hpp"
 #include "solver/engine.hpp"
 #include "solver/method_choice.hpp"
 #include "solver/power_of_two.hpp"
+#include "solver/refine.hpp"
 
 namespace lsmr {
 namespace detail {
@@ -48,6 +50,15 @@ EngineMatrix make_engine_matrix(std::shared_ptr<const CsrMatrix> original, const
     return m;
 }
 
+int narrowing_exponent(const EngineMatrix& a, Precision precision) {
+    return precision == Precision::fp64 ? 0 : -binary_exponent(a.max_abs);
+}
+
+bool keeps_exponent(const EngineMatrix& a, Precision precision, int exponent) {
+    constexpr int kFar = 20;  // of the 126 that fp32 has: entries that are smaller by eps^2 must survive too
+    return std::abs(narrowing_exponent(a, precision) - exponent) <= kFar;
+}
+
 namespace {
 
 // The engine that options ask for, with the fall-backs that they allow: dual -> single -> CPU, each one said.
@@ -59,9 +70,11 @@ std::unique_ptr<Engine> make_engine(const EngineMatrix& a, const PrepareOptions&
         refuse_without_gpu("the CPU was asked for");
         return make_cpu_engine(a, options);
     }
-    if (a.sketch) {
-        refuse_without_gpu("the sketch preconditioner runs on the CPU only");
-        if (probe_cuda(options.device_index).usable) notes.push_back("running on the CPU: the sketch preconditioner runs there only");
+    if (a.sketch || a.cholesky) {
+        refuse_without_gpu(fmt::format("the {} preconditioner runs on the CPU only", name(options.preconditioner)));
+        if (probe_cuda(options.device_index).usable) {
+            notes.push_back(fmt::format("running on the CPU: the {} preconditioner runs there only", name(options.preconditioner)));
+        }
         return make_cpu_engine(a, options);
     }
     if (options.device == DeviceKind::automatic) {
@@ -107,13 +120,36 @@ void make_sketch(EngineMatrix& m, const PrepareOptions& options, std::string& no
     if (options.device == DeviceKind::cuda) throw InputError("the sketch preconditioner runs on the CPU only");
     m.sketch =
         std::make_shared<const Sketch>(*m.working, m.below.get(), m.column_scale, PowerOfTwo(m.exponent)(options.preconditioner_damp),
-                                       options.sketch_seed, options.sketch_limit_bytes);
+                                       options.sketch_seed, options.preconditioner_limit_bytes);
     note = fmt::format("preconditioner: R of a sketch of {} rows, seed {}; the iteration starts from the sketch's solution",
                        m.sketch->rows(), options.sketch_seed);
 }
 
+void make_cholesky(EngineMatrix& m, const PrepareOptions& options, std::string& note) {
+    check_damp_hint(options);
+    if (options.device == DeviceKind::cuda) throw InputError("the ic preconditioner runs on the CPU only");
+    if (!(options.cholesky_drop >= 0 && options.cholesky_drop < 1) && options.cholesky_drop != -1) {
+        throw InputError(fmt::format("the drop tolerance of the incomplete factor must be at least 0 and below 1, not {}", options.cholesky_drop));
+    }
+    if (!(options.cholesky_shift >= 0) || std::isinf(options.cholesky_shift)) {
+        throw InputError(fmt::format("the shift of the incomplete factor must be a finite number of at least 0, not {}", options.cholesky_shift));
+    }
+    const IncompleteCholeskyOptions factor{options.cholesky_drop, options.cholesky_shift, options.preconditioner_limit_bytes};
+    m.cholesky = std::make_shared<const IncompleteCholesky>(*m.working, m.below.get(), m.column_scale,
+                                                            PowerOfTwo(m.exponent)(options.preconditioner_damp), factor);
+    note = fmt::format("preconditioner: incomplete Cholesky of A^T A, {}, {} entries, shift {:g} of a diagonal of 1",
+                       options.cholesky_drop < 0 ? std::string("level 0") : fmt::format("entries below {:g} dropped", options.cholesky_drop),
+                       m.cholesky->nnz(), m.cholesky->shift());
+}
+
 std::shared_ptr<const BlockPreconditioner> make_preconditioner(const EngineMatrix& m, const PrepareOptions& options, std::string& note) {
     check_damp_hint(options);
+    if (options.preconditioner == Preconditioner::given) {
+        if (!options.preconditioner_matrix) throw InputError("preconditioner: no matrix K is given");
+        note = fmt::format("preconditioner: a given K, {} entries", options.preconditioner_matrix->nnz());
+        return std::make_shared<const BlockPreconditioner>(
+            given_preconditioner(*options.preconditioner_matrix, *m.original, m.column_scale, m.exponent));
+    }
     const std::int64_t cols = m.original->cols();
     const ColumnBlocks blocks = options.preconditioner == Preconditioner::columns ? even_blocks(cols, 1)
                                 : options.block_size != 0                         ? even_blocks(cols, options.block_size)
@@ -139,30 +175,31 @@ void check_finite(std::span<const double> values, const char* what) {
     }
 }
 
-PreparedProblem::PreparedProblem(std::shared_ptr<const CsrMatrix> a, const PrepareOptions& options) {
-    LSMR_EXPECT(a != nullptr);
-    const auto start = std::chrono::steady_clock::now();
-    std::vector<std::string> notes;
+detail::EngineMatrix PreparedProblem::transform(std::shared_ptr<const CsrMatrix> a, std::span<const double> weights) {
+    PrepareOptions options = options_;
+    options.weights = weights;
     transform_ = make_transform(a, options);
     detail::EngineMatrix m = detail::make_engine_matrix(std::move(a), transform_);
-    std::string blocks_note;
+    preconditioner_note_.clear();
     if (options.preconditioner == Preconditioner::sketch) {
-        detail::make_sketch(m, options, blocks_note);
+        detail::make_sketch(m, options, preconditioner_note_);
+    } else if (options.preconditioner == Preconditioner::cholesky) {
+        detail::make_cholesky(m, options, preconditioner_note_);
     } else if (options.preconditioner != Preconditioner::none) {
-        m.preconditioner = detail::make_preconditioner(m, options, blocks_note);
+        m.preconditioner = detail::make_preconditioner(m, options, preconditioner_note_);
     }
-    preconditioner_ = options.preconditioner;
-    engine_ = detail::make_engine(m, options, notes);
     // The engine has what it needs of the copies.
     transform_.a.reset();
     transform_.below.reset();
-    if (options.scale == Scaling::rows || options.scale == Scaling::both) {
-        notes.push_back(
-            "scaled rows weigh the equations differently: where A x = b cannot be met, another x is the least-squares solution");
-    }
-    info_ = engine_->info();
-    info_.precision = options.precision;
-    info_.notes.insert(info_.notes.begin(), notes.begin(), notes.end());
+    return m;
+}
+
+void PreparedProblem::describe(const PreparedInfo& engine) {
+    const double setup_seconds = info_.setup_seconds;
+    info_ = engine;
+    info_.precision = options_.precision;
+    info_.setup_seconds = setup_seconds;
+    info_.notes.insert(info_.notes.begin(), fallbacks_.begin(), fallbacks_.end());
     if (!transform_.column_scale.empty()) {
         info_.plan.notes.push_back(fmt::format("columns scaled by powers of two, from 1 to {:g}",
                                                *std::max_element(transform_.column_scale.begin(), transform_.column_scale.end())));
@@ -171,9 +208,53 @@ PreparedProblem::PreparedProblem(std::shared_ptr<const CsrMatrix> a, const Prepa
         info_.plan.notes.push_back(
             fmt::format("{} regularising rows, {} entries, as an operator of their own", transform_.g->rows(), transform_.g->nnz()));
     }
-    if (!blocks_note.empty()) info_.plan.notes.push_back(blocks_note);
+    if (!preconditioner_note_.empty()) info_.plan.notes.push_back(preconditioner_note_);
+}
+
+PreparedProblem::PreparedProblem(std::shared_ptr<const CsrMatrix> a, const PrepareOptions& options)
+    : options_(options),
+      weights_(options.weights.begin(), options.weights.end()),
+      column_damp_(options.column_damp.begin(), options.column_damp.end()) {
+    LSMR_EXPECT(a != nullptr);
+    const auto start = std::chrono::steady_clock::now();
+    options_.weights = weights_;
+    options_.column_damp = column_damp_;
+    const detail::EngineMatrix m = transform(std::move(a), options_.weights);
+    PrepareOptions as_made = options_;
+    if (options.precision == Precision::mixed) as_made.precision = Precision::fp32;
+    engine_ = detail::make_engine(m, as_made, fallbacks_);
+    if (options.scale == Scaling::rows || options.scale == Scaling::both) {
+        fallbacks_.push_back(
+            "scaled rows weigh the equations differently: where A x = b cannot be met, another x is the least-squares solution");
+    }
+    describe(engine_->info());
     info_.setup_seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
 }
+
+void PreparedProblem::reweight(std::span<const double> factors) {
+    detail::check_length(static_cast<std::int64_t>(factors.size()), matrix().rows(), "the vector of weights", matrix());
+    const auto start = std::chrono::steady_clock::now();
+    std::vector<double> weights(factors.begin(), factors.end());
+    for (std::size_t i = 0; i < weights_.size(); ++i) weights[i] *= weights_[i];
+    engine_->update(transform(engine_->engine_matrix().original, weights));
+    if (wide_engine_) wide_engine_->update(engine_->engine_matrix());
+    describe(engine_->info());
+    info_.setup_seconds += std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+}
+
+detail::Engine& PreparedProblem::wide_engine() {
+    if (options_.precision != Precision::mixed) return *engine_;
+    if (!wide_engine_) {
+        PrepareOptions options = options_;
+        options.precision = Precision::fp64;
+        if (info_.device == DeviceKind::cpu) options.device = DeviceKind::cpu;  // where the fp32 one is
+        std::vector<std::string> notes;
+        wide_engine_ = detail::make_engine(engine_->engine_matrix(), options, notes);
+        info_.notes.insert(info_.notes.end(), notes.begin(), notes.end());
+    }
+    return *wide_engine_;
+}
+
 PreparedProblem::~PreparedProblem() = default;
 PreparedProblem::PreparedProblem(PreparedProblem&&) noexcept = default;
 PreparedProblem& PreparedProblem::operator=(PreparedProblem&&) noexcept = default;
@@ -196,6 +277,7 @@ SolveIdentity PreparedProblem::identity(std::span<const double> b, std::span<con
         const std::uint64_t sketch = m.sketch->fingerprint();
         matrix.add(&sketch, 1);
     }
+    if (m.cholesky) matrix.add(m.cholesky->values().data(), m.cholesky->nnz());
     if (m.preconditioner) matrix.add(m.preconditioner->k.values(), m.preconditioner->k.nnz());
     matrix.add(m.column_scale.data(), static_cast<std::int64_t>(m.column_scale.size()));
     SolveIdentity identity;
@@ -205,8 +287,8 @@ SolveIdentity PreparedProblem::identity(std::span<const double> b, std::span<con
     const auto number = [](double value) { return fmt::format("{}", value); };  // the shortest that reads back
     identity.settings = {
         {"the method", name(options.method)},
-        {"the preconditioner", name(preconditioner_)},
-        {"the precision", info_.precision == Precision::fp64 ? "fp64" : "fp32"},
+        {"the preconditioner", name(options_.preconditioner)},
+        {"the precision", name(info_.precision)},
         {"the device", info_.device == DeviceKind::cuda ? info_.device_name : "CPU"},
         {"the storage of A", name(info_.plan.storage)},
         {"the product with A", info_.plan.forward},
@@ -223,6 +305,8 @@ SolveIdentity PreparedProblem::identity(std::span<const double> b, std::span<con
         {"the number of passes", std::to_string(options.passes)},
         {"the window of stagnation", std::to_string(resolved_stall_window(options, this->matrix().rows(), this->matrix().cols()))},
         {"the trust radius", number(options.trust_radius)},
+        {"the window of reorthogonalisation", std::to_string(options.reorthogonalize)},
+        {"variances", options.estimate_variances ? "estimated" : "not wanted"},
     };
     return identity;
 }
@@ -255,25 +339,73 @@ SolveResult PreparedProblem::solve(std::span<const double> b, std::span<double> 
     resumption.identity = [&] { return identity(b, x0, resolved); };
     resumption.from = resume;
     if (resume != nullptr) check_identity(resume->identity, resumption.identity());
-    if (preconditioner_ != Preconditioner::none) {
-        if (resolved.method != Method::lsmr && resolved.method != Method::lsqr) {
-            throw InputError(fmt::format("{} takes no preconditioner: lsmr and lsqr do", name(resolved.method)));
-        }
+    if (options_.preconditioner != Preconditioner::none) {
+        if (resolved.method == Method::cg) throw InputError("cg takes no preconditioner: lsmr, lsqr and cgls do");
         if (options.trust_radius > 0) {
             throw InputError("a trust radius bounds ||x - x0||, which does not grow steadily with a preconditioner: take one of the two");
         }
     }
-    SolveResult result = engine_->solve(b, x, resolved, use_x0, observer, resumption);
+    if (options_.precision == Precision::mixed && resume != nullptr) throw InputError("a solve in mixed precision cannot be resumed: take fp64 or fp32");
+    SolveResult result = options_.precision == Precision::mixed
+                             ? detail::refine(*engine_, [this]() -> detail::Engine& { return wide_engine(); }, b, x, resolved, use_x0, observer)
+                             : engine_->solve(b, {}, x, resolved, use_x0, observer, resumption);
     const std::int64_t rows = matrix().rows() + (transform_.g ? transform_.g->rows() : 0);
     if (result.converged() && resolved.damp == 0 && rows < matrix().cols()) {
-        const char* which = preconditioner_ != Preconditioner::none
+        const char* which = options_.preconditioner != Preconditioner::none
                                 ? "||K^-1 D^-1 (x - x0)||, of the preconditioner's metric, and not of least ||x - x0||"
                             : scales_columns ? "||D^-1 (x - x0)||, D being the column scale, and not of least ||x - x0||"
                             : use_x0         ? "||x - x0||"
                                              : "||x||";
-        result.notes.push_back(fmt::format("there are fewer equations than unknowns: of all solutions, x is the one of least {}", which));
+        result.notes.push_back(fmt::format("there are fewer equations than unknowns: of all solutions, x is the one of least {}{}", which,
+                                           options_.precision == Precision::mixed ? ", to the precision of fp32" : ""));
     }
     return result;
+}
+
+SolveResult PreparedProblem::solve_normal(std::span<const double> g, std::span<double> z, const SolveOptions& options, Observer* observer) {
+    SolveOptions normal = options;
+    normal.method = Method::cgls;
+    normal.damp_center = DampCenter::zero;
+    normal.atol = normal.btol = normal.ar_bound = normal.trust_radius = 0;
+    normal.ar_relative = options.atol;
+    normal.estimate_variances = false;
+    normal = resolved_options(normal, matrix().rows(), matrix().cols(), nullptr);
+    detail::check_length(static_cast<std::int64_t>(g.size()), matrix().cols(), "g", matrix());
+    detail::check_length(static_cast<std::int64_t>(z.size()), matrix().cols(), "z", matrix());
+    check_finite(g, "g");
+    const std::int64_t rows = matrix().rows() + (transform_.g ? transform_.g->rows() : 0);
+    const std::vector<double> zero(static_cast<std::size_t>(rows), 0.0);
+    return wide_engine().solve(zero, g, z, normal, false, observer, {});
+}
+
+SolveResult PreparedProblem::bidiagonalize(std::span<const double> b, std::span<double> x, const SolveOptions& options, bool use_x0,
+                                           Observer* observer) {
+    const SolveOptions resolved = resolved_options(options, matrix().rows(), matrix().cols(), &matrix());
+    detail::check_length(static_cast<std::int64_t>(b.size()), matrix().rows(), "b", matrix());
+    detail::check_length(static_cast<std::int64_t>(x.size()), matrix().cols(), "x", matrix());
+    check_finite(b, "b");
+    if (use_x0) check_finite(x, "x0");
+    const std::vector<double> right_side = transform_.right_side(b, {});
+    return wide_engine().solve(right_side, {}, x, resolved, use_x0, observer, {});
+}
+double PreparedProblem::residual_norm(std::span<const double> b, std::span<const double> x0) const {
+    detail::check_length(static_cast<std::int64_t>(b.size()), matrix().rows(), "b", matrix());
+    std::vector<double> r = transform_.right_side(b, {});
+    const detail::EngineMatrix& m = engine_->engine_matrix();
+    if (!x0.empty()) {
+        std::vector<double> z(x0.begin(), x0.end());
+        for (double& value : z) value = PowerOfTwo(-m.exponent)(value);
+        HostAudit(*m.working, m.below.get()).subtract_product(1.0, z.data(), r.data());
+    }
+    const double largest = max_abs(r.data(), static_cast<std::int64_t>(r.size()));
+    double sum = 0;
+    for (const double value : r) sum += largest > 0 ? (value / largest) * (value / largest) : 0;
+    return largest * std::sqrt(sum);
+}
+void PreparedProblem::add_kept(std::span<const double> y, std::span<double> x) { wide_engine().add_kept(y, x); }
+double PreparedProblem::frobenius() const {
+    const detail::EngineMatrix& m = engine_->engine_matrix();
+    return std::ldexp(m.data_frobenius, -m.exponent);
 }
 
 std::vector<SolveResult> PreparedProblem::solve_many(std::span<const double> b, std::span<double> x, std::int64_t k,
@@ -293,7 +425,7 @@ std::vector<SolveResult> PreparedProblem::solve_many(std::span<const double> b, 
 
 MethodChoice PreparedProblem::choose_method(const SolveOptions& options) const {
     // CG takes A as it is; rows that regularise make a least-squares problem of any A.
-    const bool plain = preconditioner_ == Preconditioner::none && transform_.column_scale.empty() && !transform_.changes_the_problem();
+    const bool plain = options_.preconditioner == Preconditioner::none && transform_.column_scale.empty() && !transform_.changes_the_problem();
     const std::int64_t rows = matrix().rows() + (transform_.g ? transform_.g->rows() : 0);
     return lsmr::choose_method(options, rows, matrix().cols(), plain ? &matrix() : nullptr);
 }

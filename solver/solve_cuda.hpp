@@ -10,6 +10,6 @@ namespace lsmr {
 // the caller's.
 template <class T>
 SolveResult solve(const LinearOperator<T>& a, CudaContext& context, std::span<const double> b, std::span<double> x,
-                  const SolveOptions& options, bool use_x0 = false, Observer* observer = nullptr);
+                  const SolveOptions& options, bool use_x0 = false, Observer* observer = nullptr, const LinearOperator<T>* k = nullptr);
 
 }  // namespace lsmr

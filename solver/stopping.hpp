@@ -30,6 +30,7 @@ struct StopRules {
     double ar_bound = 0;     // for ||A^T r||
     double ar_relative = 0;  // becomes ar_relative ||A^T r_0|| in ar_bound at the start
     double trust_radius = 0;  // for ||x - x0||; 0: off
+    bool only_gradient = false;  // there is a linear term, so ||r|| says nothing: test 2 by its bound, and test 5
     std::int64_t passes = 1;  // iterations in a row in which tests 1 to 6 must pass
     std::int64_t max_iterations = 0;
     std::int64_t stall_window = 0;  // 0: off
@@ -73,6 +74,10 @@ inline constexpr int kGoOn = -1;  // in place of a Status, as an int: kernels ke
 LSMR_HD inline int passed_test(const StopRules& rules, const Estimates& e) {
     const double a_times_x = (rules.a_norm_of_x > 0 ? rules.a_norm_of_x : e.a_norm) * e.x_norm;
     const double a_times_r = e.a_norm * e.r_norm;
+    if (rules.only_gradient) {
+        if (e.ar_norm <= rules.ar_bound) return static_cast<int>(Status::least_squares);
+        return e.ar_norm <= rules.eps * a_times_r ? static_cast<int>(Status::least_squares_eps) : kGoOn;
+    }
     const bool fit = fits(rules.b_norm, e.r_norm);
     if (e.r_norm == 0) return static_cast<int>(Status::compatible);
     if (fit && e.r_norm <= rules.btol * rules.b_norm + rules.atol * a_times_x) return static_cast<int>(Status::compatible);

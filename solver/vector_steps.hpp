@@ -38,6 +38,17 @@ struct FromCenter {
     }
 };
 
+// p <- p + q
+template <class T>
+struct AddTo {
+    const T* q;
+    T* p;
+    static constexpr int kSums = 1;  // unused
+    struct Coefficients {};
+    LSMR_HD Coefficients load() const { return {}; }
+    LSMR_HD void operator()(std::int64_t i, const Coefficients&, double*) const { p[i] += q[i]; }
+};
+
 // sums[0] = ||p / d||^2, elementwise; d null: ones.
 template <class T>
 struct DividedNorm {

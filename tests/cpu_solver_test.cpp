@@ -397,7 +397,7 @@ TEST_CASE("preconditioner: sketch") {
     PreparedProblem reseeded(a, other_seed);
     CHECK_THROWS_AS(resumed(reseeded, b, options, {}, saver.saved[0]), InputError);
     PrepareOptions small = sketch;
-    small.sketch_limit_bytes = 1000;
+    small.preconditioner_limit_bytes = 1000;
     CHECK_THROWS_WITH_AS(PreparedProblem(a, small), doctest::Contains("a dense 120 x 30 matrix of 28"), InputError);
     CHECK_THROWS_WITH_AS(PreparedProblem(matrix_of(3, 2, {1, 1, 2, 2, 3, 3}), sketch),
                          doctest::Contains("singular to rounding"), InputError);

@@ -95,7 +95,7 @@ inline void suite_preconditioned_answers(const PrepareOptions& base) {
                     prepare.preconditioner_damp = damp;
                     const Explicit problem = by_hand(a, b, {}, regularised ? l : nullptr);
                     const bool has_center = regularised || damp > 0;
-                    for (const Method method : {Method::lsmr, Method::lsqr}) {
+                    for (const Method method : {Method::lsmr, Method::lsqr, Method::cgls}) {
                         for (const bool warm : {false, true}) {
                             SolveOptions options = with_method(method, 1e-9);
                             options.damp = damp;
@@ -177,8 +177,10 @@ inline void suite_preconditioner_refusals(const PrepareOptions& base) {
     const Vector b = random_vector(a->rows(), 1141);
     PreparedProblem problem(a, with_blocks(base, 1));
     Vector x(40, 0.0);
-    CHECK_THROWS_WITH_AS(problem.solve(b, x, with_method(Method::cgls)),
-                         "cgls takes no preconditioner: lsmr and lsqr do", InputError);
+    PreparedProblem spd(laplacian(4, 0.5), with_blocks(base));
+    Vector y(index(spd.matrix().cols()));
+    CHECK_THROWS_WITH_AS(spd.solve(random_vector(spd.matrix().rows(), 1143), y, with_method(Method::cg)),
+                         "cg takes no preconditioner: lsmr, lsqr and cgls do", InputError);
     SolveOptions bounded;
     bounded.trust_radius = 1;
     CHECK_THROWS_AS(problem.solve(b, x, bounded), InputError);

@@ -34,6 +34,12 @@ SolveOptions to(double atol) {
     return options;
 }
 
+RobustResult solve_robust(const Matrix& a, const Vector& b, Vector& x, const PrepareOptions& prepare, const SolveOptions& options,
+                          const RobustOptions& robust, bool use_x0 = false, Observer* observer = nullptr) {
+    PreparedProblem problem(a, prepare);
+    return lsmr::solve_robust(problem, b, x, options, robust, use_x0, observer);
+}
+
 struct Fit {
     RobustResult result;
     Vector x;
@@ -357,4 +363,61 @@ TEST_CASE("robust: what cannot be asked for") {
     prepare.weights = few;
     refused("weights: 3 values, A is 50 x 10", l1, {}, prepare);
     CHECK_THROWS_AS(solve_robust(a, few, x, on_cpu(), {}, l1), InputError);
+}
+
+// A problem whose rows are weighed anew gives the bits of one that was set up with those weights, whatever else is asked for; and one
+// operator serves all the solves of a fit.
+TEST_CASE("robust: rows are reweighted in place") {
+    const Matrix a = random_sparse(120, 15, 4, 81);
+    const Vector b = random_vector(120, 82);
+    Vector w = random_vector(120, 83), factors = random_vector(120, 84);
+    for (double& value : w) value = value * value;
+    for (double& value : factors) value = 1e3 * std::abs(value);
+    factors[7] = 0;
+    Vector products = factors;
+    for (std::size_t i = 0; i < w.size(); ++i) products[i] *= w[i];
+    for (const Precision precision : {Precision::fp64, Precision::fp32}) {
+        for (const Scaling scale : {Scaling::none, Scaling::columns}) {
+            for (const Preconditioner preconditioner : {Preconditioner::none, Preconditioner::blocks, Preconditioner::sketch}) {
+                PrepareOptions prepare = on_cpu();
+                prepare.precision = precision;
+                prepare.scale = scale;
+                prepare.preconditioner = preconditioner;
+                const Vector damps(15, 0.2);
+                prepare.column_damp = damps;
+                prepare.weights = w;
+                PreparedProblem problem(a, prepare);
+                const Answer before = test::solve(problem, b, to(1e-5));
+                problem.reweight(factors);
+                const Answer updated = test::solve(problem, b, to(1e-5));
+                prepare.weights = products;
+                const Answer fresh = test::solve(prepare, a, b, to(1e-5));
+                CHECK(updated.result.status == fresh.result.status);
+                // fp32 is narrowed after another scaling by a power of two, which rounds nothing.
+                CHECK(same_bits(updated.x, fresh.x));
+                CHECK(updated.result.norms.a_frobenius == fresh.result.norms.a_frobenius);
+                CHECK_FALSE(same_bits(updated.x, before.x));
+                problem.reweight(Vector(120, 1.0));
+                CHECK(same_bits(test::solve(problem, b, to(1e-5)).x, before.x));
+                CHECK_THROWS_AS(problem.reweight(Vector(119, 1.0)), InputError);
+                CHECK_THROWS_AS(problem.reweight(Vector(120, -1.0)), InputError);
+            }
+        }
+    }
+    // Far from the first scale fp32 is narrowed anew.
+    PrepareOptions narrow = on_cpu();
+    narrow.precision = Precision::fp32;
+    PreparedProblem problem(a, narrow);
+    problem.reweight(Vector(120, 0x1p-400));
+    const Answer small = test::solve(problem, b, to(1e-5));
+    CHECK(small.result.converged());
+    CHECK(same_bits(small.x, test::solve(narrow, a, b, to(1e-5)).x));
+    // A fit leaves the problem with its last weights, and begins again from those of the options.
+    Vector x(15), again(15);
+    PreparedProblem fitted(a, on_cpu());
+    const RobustResult first = lsmr::solve_robust(fitted, b, x, to(1e-8), loss_of(Loss::huber, 0.3));
+    const RobustResult second = lsmr::solve_robust(fitted, b, again, to(1e-8), loss_of(Loss::huber, 0.3));
+    CHECK(first.outer_iterations > 3);
+    CHECK(first.outer_iterations == second.outer_iterations);
+    CHECK(same_bits(x, again));
 }

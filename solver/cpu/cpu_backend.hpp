@@ -77,6 +77,11 @@ class CpuBackend {
     // --- vectors, kept between solves; the content of one that must grow is lost ---
     T* row_vector(std::size_t k) { return vector(row_vectors_, k, rows()); }
     T* col_vector(std::size_t k) { return vector(col_vectors_, k, cols()); }
+    // Room for kept vectors, one after another.
+    T* basis(std::int64_t values) {
+        if (basis_.size() < values) basis_ = HostBuffer<T>(values);
+        return basis_.data();
+    }
     void zero(T* p, std::int64_t n) { std::fill(p, p + n, T(0)); }
     // dst <- 2^exponent src, from and to fp64 host memory, where rows and columns are in the caller's order.
     void upload_row(T* dst, const double* src, std::int64_t n, int exponent) { upload(dst, src, n, exponent, order_->row); }
@@ -108,6 +113,57 @@ class CpuBackend {
         const LinearOperator<T>& k = *preconditioner_;
         k.apply_adjoint(one_.get(), p, zero_.get(), t, *preconditioner_workspace_, begin_slot(slot, k.max_partials()));
         k.apply(one_.get(), t, zero_.get(), v, *preconditioner_workspace_, nullptr);
+    }
+    // v <- v - W W^T v, W the kept vectors; partial sums of ||v||^2.
+    template <class R>
+    void orthogonalize(const R* r, const T* basis, std::int64_t window, T* v, std::size_t slot) {
+        if (r->progress.stopped()) return;
+        const std::int64_t n = cols();
+        const std::int64_t count = r->kept(window);
+        const cpu::VectorChunks chunks(n);
+        if (dots_.size() < (chunks.count + 1) * count) dots_ = HostBuffer<double>((chunks.count + 1) * window);
+        double* parts = dots_.data() + count;
+#pragma omp parallel for schedule(static) if (chunks.count > 1)
+        for (std::int64_t c = 0; c < chunks.count; ++c) {
+            const std::int64_t end = std::min(n, (c + 1) * chunks.length);
+            for (std::int64_t k = 0; k < count; ++k) {
+                double total = 0;
+                for (std::int64_t begin = c * chunks.length; begin < end; begin += kBlock) {
+                    double sum = 0;
+                    for (std::int64_t i = begin; i < std::min(end, begin + kBlock); ++i) {
+                        sum += static_cast<double>(basis[k * n + i]) * static_cast<double>(v[i]);
+                    }
+                    total += sum;
+                }
+                parts[c * count + k] = total;
+            }
+        }
+        for (std::int64_t k = 0; k < count; ++k) {
+            dots_[k] = 0;
+            for (std::int64_t c = 0; c < chunks.count; ++c) dots_[k] += parts[c * count + k];
+        }
+        NormPartials* list = begin_slot(slot, kMaxPartials);
+        list->count = static_cast<std::int32_t>(chunks.count);
+#pragma omp parallel for schedule(static) if (chunks.count > 1)
+        for (std::int64_t c = 0; c < chunks.count; ++c) {
+            const std::int64_t end = std::min(n, (c + 1) * chunks.length);
+            double total = 0;
+            for (std::int64_t begin = c * chunks.length; begin < end; begin += kBlock) {
+                const std::int64_t length = std::min(end, begin + kBlock) - begin;
+                double away[kBlock] = {};
+                for (std::int64_t k = 0; k < count; ++k) {
+                    for (std::int64_t i = 0; i < length; ++i) away[i] += dots_[k] * static_cast<double>(basis[k * n + begin + i]);
+                }
+                double sum = 0;
+                for (std::int64_t i = 0; i < length; ++i) {
+                    const T value = static_cast<T>(static_cast<double>(v[begin + i]) - away[i]);
+                    v[begin + i] = value;
+                    sum += static_cast<double>(value) * static_cast<double>(value);
+                }
+                total += sum;
+            }
+            list->sums[c] = total;
+        }
     }
     // y <- a A x + b y, outside of a recurrence.
     void product(double a, const T* x, double b, T* y) {
@@ -249,6 +305,8 @@ class CpuBackend {
     std::unique_ptr<Workspace> preconditioner_workspace_;
     std::vector<HostBuffer<T>> row_vectors_;
     std::vector<HostBuffer<T>> col_vectors_;
+    HostBuffer<T> basis_;
+    HostBuffer<double> dots_;  // with kept vectors: the sums, then those of each chunk
     HostBuffer<double> partials_[kSlots];
     NormPartials lists_[kSlots];
     HostBuffer<IterationRecord> ring_;

@@ -60,47 +60,52 @@ std::vector<double> sketch_solution(const EngineMatrix& m, std::span<const doubl
 template <class T>
 class CpuEngine final : public Engine {
   public:
-    CpuEngine(const EngineMatrix& a, const PrepareOptions& options) : a_(a), options_(options) {
+    CpuEngine(const EngineMatrix& a, const PrepareOptions& options) : options_(options) {
         const auto start = std::chrono::steady_clock::now();
-        const ThreadScope threads(options.threads);
-        // fp32 is scaled before it is narrowed.
-        constexpr bool kNarrow = sizeof(T) < sizeof(double);
-        const int exponent = kNarrow ? -binary_exponent(a.max_abs) : 0;
-        operator_ = make_cpu_operator<T>(a.working, operator_options(options, exponent));
-        const MatrixOrder as_given;
-        const MatrixOrder& order = operator_->order() ? *operator_->order() : as_given;
-        if (a.below) {
-            set(one_, 1.0);
-            below_ = make_cpu_operator<T>(a.below, small_operator_options(options, exponent, {}, order.col));
-            stack_ = std::make_unique<StackedOperator<T>>(*operator_, *below_, &one_);
-        }
-        backend_ = std::make_unique<CpuBackend<T>>(stack_ ? *stack_ : static_cast<const LinearOperator<T>&>(*operator_), operator_->order());
-        if (a.preconditioner) {
-            k_ = make_cpu_operator<T>(std::shared_ptr<const CsrMatrix>(a.preconditioner, &a.preconditioner->k),
-                                      small_operator_options(options, 0, order.col, order.col));
-        }
-        if (a.sketch) k_ = a.sketch->template inverse<T>(order.col);
-        if (k_) backend_->set_preconditioner(*k_);
-        if (kNarrow) audit_ = std::make_unique<HostAudit>(*a.working, a.below.get());
+        update(a);
         info_.device = DeviceKind::cpu;
         info_.device_name = "CPU";
-        info_.plan = operator_->plan();
-        info_.order = operator_->order();
-        info_.threads = omp_get_max_threads();
         info_.setup_seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
     }
 
-    SolveResult solve(std::span<const double> b, std::span<double> x, const SolveOptions& options, bool use_x0,
-                      Observer* observer, const Resumption& resumption) override {
+    void update(const EngineMatrix& a) override {
         const ThreadScope threads(options_.threads);
-        DriveProblem problem = drive_problem(a_, b, x, use_x0, audit_.get(), resumption);
+        a_ = a;
+        if (operator_ && keeps_exponent(a, options_.precision, operator_->exponent())) {
+            operator_->update(a.working);
+            if (below_) below_->update(a.below);
+        } else {
+            make_operators();
+        }
+        k_.reset();
+        const std::vector<std::int32_t> order = column_order();
+        if (a.preconditioner) {
+            k_ = make_cpu_operator<T>(std::shared_ptr<const CsrMatrix>(a.preconditioner, &a.preconditioner->k),
+                                      small_operator_options(options_, 0, order, order));
+        }
+        if (a.sketch) k_ = a.sketch->template inverse<T>(order);
+        if (a.cholesky) k_ = a.cholesky->template inverse<T>(order);
+        if (k_) backend_->set_preconditioner(*k_);
+        if (kNarrow) audit_ = std::make_unique<HostAudit>(*a.working, a.below.get());
+        info_.plan = operator_->plan();
+        info_.order = operator_->order();
+        info_.threads = omp_get_max_threads();
+    }
+
+    SolveResult solve(std::span<const double> b, std::span<const double> linear, std::span<double> x, const SolveOptions& options,
+                      bool use_x0, Observer* observer, const Resumption& resumption) override {
+        const ThreadScope threads(options_.threads);
+        DriveProblem problem = drive_problem(a_, b, linear, x, use_x0, audit_.get(), resumption);
         std::vector<double> guess;
-        if (a_.sketch) {
+        if (a_.sketch && linear.empty()) {
             guess = sketch_solution(a_, b, use_x0 ? std::span<const double>(x) : std::span<const double>(), options,
                                     options_.preconditioner_damp);
             problem.guess = guess;
         }
         return drive(*backend_, problem, options, resolved_conlim(options, options_.precision), observer);
+    }
+    void add_kept(std::span<const double> y, std::span<double> x) override {
+        add_kept_vectors(*backend_, y, x);
     }
     const EngineMatrix& engine_matrix() const override { return a_; }
     const CsrMatrix& matrix() const override { return *a_.original; }
@@ -108,6 +113,20 @@ class CpuEngine final : public Engine {
     MemoryUse memory() const override { return {}; }
 
   private:
+    static constexpr bool kNarrow = sizeof(T) < sizeof(double);
+
+    void make_operators() {
+        const int exponent = narrowing_exponent(a_, options_.precision);
+        operator_ = make_cpu_operator<T>(a_.working, operator_options(options_, exponent));
+        if (a_.below) {
+            set(one_, 1.0);
+            below_ = make_cpu_operator<T>(a_.below, small_operator_options(options_, exponent, {}, column_order()));
+            stack_ = std::make_unique<StackedOperator<T>>(*operator_, *below_, &one_);
+        }
+        backend_ = std::make_unique<CpuBackend<T>>(stack_ ? *stack_ : static_cast<const LinearOperator<T>&>(*operator_), operator_->order());
+    }
+    std::vector<std::int32_t> column_order() const { return operator_->order() ? operator_->order()->col : std::vector<std::int32_t>(); }
+
     EngineMatrix a_;
     PrepareOptions options_;
     std::unique_ptr<MatrixOperator<T>> operator_;
@@ -131,7 +150,7 @@ std::unique_ptr<Engine> make_cpu_engine(const EngineMatrix& a, const PrepareOpti
 
 template <class T>
 SolveResult solve(const LinearOperator<T>& a, std::span<const T> b, std::span<T> x, const SolveOptions& options, bool use_x0,
-                  Observer* observer) {
+                  Observer* observer, const LinearOperator<T>* k) {
     const SolveOptions resolved = resolved_options(options, a.rows(), a.cols(), nullptr);
     if (a.space() != Space::host) throw InputError("solve: this operator works on the GPU; its vectors must lie there too");
     if (static_cast<std::int64_t>(b.size()) != a.rows() || static_cast<std::int64_t>(x.size()) != a.cols()) {
@@ -142,6 +161,10 @@ SolveResult solve(const LinearOperator<T>& a, std::span<const T> b, std::span<T>
     check_finite(b_wide, "b");
     if (use_x0) check_finite(x_wide, "x0");
     CpuBackend<T> backend(a);
+    if (k != nullptr) {
+        detail::check_preconditioner(*k, a, resolved);
+        backend.set_preconditioner(*k);
+    }
     DriveProblem problem;
     problem.b = b_wide;
     problem.data_rows = a.rows();
@@ -158,9 +181,9 @@ SolveResult solve(const LinearOperator<T>& a, std::span<const T> b, std::span<T>
         throw;
     }
 }
-template SolveResult solve(const LinearOperator<double>&, std::span<const double>, std::span<double>, const SolveOptions&, bool,
-                           Observer*);
-template SolveResult solve(const LinearOperator<float>&, std::span<const float>, std::span<float>, const SolveOptions&, bool,
-                           Observer*);
+template SolveResult solve(const LinearOperator<double>&, std::span<const double>, std::span<double>, const SolveOptions&, bool, Observer*,
+                           const LinearOperator<double>*);
+template SolveResult solve(const LinearOperator<float>&, std::span<const float>, std::span<float>, const SolveOptions&, bool, Observer*,
+                           const LinearOperator<float>*);
 
 }  // namespace lsmr

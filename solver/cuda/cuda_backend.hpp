@@ -17,6 +17,7 @@
 #include "operator/cuda/vector_kernels.hpp"
 #include "operator/order.hpp"
 #include "operator/stacked_operator.hpp"
+#include "solver/bidiagonal.hpp"
 #include "solver/cuda/recurrence_kernels.hpp"
 #include "solver/cuda/small_problem.hpp"
 #include "solver/power_of_two.hpp"
@@ -100,7 +101,7 @@ class CudaBackend {
     }
     bool preconditioned() const { return preconditioner_ != nullptr; }
     // The operator's matrix for the persistent kernel, which then runs the methods that it has wherever it can; kept by the caller.
-    void set_small_problem(SmallProblem<T>& small) { small_ = &small; }
+    void set_small_problem(SmallProblem<T>* small) { small_ = small; }
     std::int64_t rows() const { return current().rows(); }
     std::int64_t cols() const { return base_.cols(); }
     Scalar<T> one() const { return constant(kOne); }
@@ -114,6 +115,11 @@ class CudaBackend {
     // --- vectors, kept between solves; the content of one that must grow is lost ---
     T* row_vector(std::size_t k) { return vector(row_vectors_, k, rows()); }
     T* col_vector(std::size_t k) { return vector(col_vectors_, k, cols()); }
+    // Room for kept vectors, one after another.
+    T* basis(std::int64_t values) {
+        basis_.reserve(values);
+        return basis_.data();
+    }
     void zero(T* p, std::int64_t n) {
         if (n > 0) LSMR_CHECK(cudaMemsetAsync(p, 0, static_cast<std::size_t>(n) * sizeof(T), stream()));
     }
@@ -151,6 +157,15 @@ class CudaBackend {
         const LinearOperator<T>& k = *preconditioner_;
         k.apply_adjoint(constant(kOne), p, constant(kZero), t, *preconditioner_workspace_, begin_slot(slot, k.max_partials()));
         k.apply(constant(kOne), t, constant(kZero), v, *preconditioner_workspace_, nullptr);
+    }
+    // v <- v - W W^T v, W the kept vectors; partial sums of ||v||^2. Three launches, nothing waits.
+    void orthogonalize(const BidiagonalRecurrence<T>* r, const T* basis, std::int64_t window, T* v, std::size_t slot) {
+        const std::int64_t n = cols();
+        const std::int64_t needed = window * (1 + cuda::vector_blocks(n));
+        if (dots_.size() < needed) dots_ = DeviceBuffer<double>(context_, needed);
+        NormPartials* list = begin_slot(slot, kMaxPartials);
+        list->count = cuda::vector_blocks(n);
+        cuda::launch_orthogonalize(r, n, basis, window, v, dots_.data(), list->sums, stream());
     }
     // y <- a A x + b y, outside of a recurrence.
     void product(double a, const T* x, double b, T* y) {
@@ -250,7 +265,7 @@ class CudaBackend {
             // allocated while recording.
             if (persistent) {
                 if constexpr (cuda::kRunsPersistent<Method>) small_->template iterate<Method>(w, r, batch);
-            } else if (batch >= kGraphIterations && current().capturable()) {
+            } else if (batch >= kGraphIterations && current().capturable() && (preconditioner_ == nullptr || preconditioner_->capturable())) {
                 if (!graph) graph.record(stream(), [&] {
                     for (std::int64_t i = 0; i < kGraphIterations; ++i) Method::iterate(*this, w, r, anchors);
                 });
@@ -337,7 +352,8 @@ class CudaBackend {
     Scalar<T> constant(std::int64_t slot) const { return constants_.data() + slot; }
     template <class Method>
     bool runs_persistent(const Anchors<T>& anchors) const {
-        return cuda::kRunsPersistent<Method> && small_ != nullptr && stack_ == nullptr && preconditioner_ == nullptr && !anchors.bounded;
+        return cuda::kRunsPersistent<Method> && small_ != nullptr && stack_ == nullptr && preconditioner_ == nullptr && !anchors.bounded && !anchors.variances &&
+               anchors.basis == nullptr;
     }
     const LinearOperator<T>& current() const { return stack_ ? *stack_ : base_; }
     Workspace& current_workspace() { return stack_ ? *stack_workspace_ : *workspace_; }
@@ -356,6 +372,8 @@ class CudaBackend {
     DeviceBuffer<unsigned> ended_;  // blocks of the elementwise step that runs
     std::vector<DeviceBuffer<T>> row_vectors_;
     std::vector<DeviceBuffer<T>> col_vectors_;
+    DeviceBuffer<T> basis_{context_, 0};
+    DeviceBuffer<double> dots_{context_, 0};  // with kept vectors: the sums, then those of each block
     DeviceBuffer<double> partials_[cuda::kMaxSlots];
     NormPartials lists_[cuda::kMaxSlots];
     PinnedBuffer<IterationRecord> ring_;

@@ -17,49 +17,53 @@ template <class T>
 class CudaEngine final : public Engine {
   public:
     CudaEngine(const EngineMatrix& a, const PrepareOptions& options)
-        : a_(a), options_(options), context_(options.device_index, options.gpu_memory_limit_bytes) {
+        : options_(options), context_(options.device_index, options.gpu_memory_limit_bytes) {
         const auto start = std::chrono::steady_clock::now();
-        const DeviceScope scope(context_.device());
-        // fp32 is scaled before it is narrowed.
-        constexpr bool kNarrow = sizeof(T) < sizeof(double);
-        const int exponent = kNarrow ? -binary_exponent(a.max_abs) : 0;
-        operator_ = make_cuda_operator<T>(*a.working, context_, operator_options(options, exponent));
-        const MatrixOrder as_given;
-        const MatrixOrder& order = operator_->order() ? *operator_->order() : as_given;
-        if (a.below) {
-            below_ = make_cuda_operator<T>(*a.below, context_, small_operator_options(options, exponent, {}, order.col));
-            one_ = DeviceBuffer<Coefficient<T>>(context_, 1);
-            Coefficient<T> one;
-            set(one, 1.0);
-            LSMR_CHECK(cudaMemcpyAsync(one_.data(), &one, sizeof(one), cudaMemcpyHostToDevice, context_.stream()));
-            context_.synchronize();
-            stack_ = std::make_unique<StackedOperator<T>>(*operator_, *below_, one_.data());
-        }
-        if (a.preconditioner) k_ = make_cuda_operator<T>(a.preconditioner->k, context_, small_operator_options(options, 0, order.col, order.col));
-        check_vectors_fit();
-        backend_ = std::make_unique<CudaBackend<T>>(stack_ ? *stack_ : static_cast<const LinearOperator<T>&>(*operator_), context_, operator_->order());
-        if (k_) backend_->set_preconditioner(*k_);
-        choose_executor(exponent);
-        // The products are those of a rounded matrix: the truth is on the host.
-        if (kNarrow || options.narrow == NarrowKind::fp32_values) audit_ = std::make_unique<HostAudit>(*a.working, a.below.get());
-        context_.pool().trim();  // what only the setup needed
+        update(a);
         info_.device = DeviceKind::cuda;
         info_.device_name = context_.device_name();
-        info_.plan = operator_->plan();
-        info_.order = operator_->order();
-        info_.threads = omp_get_max_threads();
         if (context_.pool().backend() == MemoryPool::Backend::plain) {
             info_.notes.push_back("this device has no memory pools: cudaMalloc is used");
         }
         info_.setup_seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
     }
 
-    SolveResult solve(std::span<const double> b, std::span<double> x, const SolveOptions& options, bool use_x0,
-                      Observer* observer, const Resumption& resumption) override {
+    void update(const EngineMatrix& a) override {
+        const DeviceScope scope(context_.device());
+        a_ = a;
+        k_.reset();
+        if (operator_ && keeps_exponent(a, options_.precision, operator_->exponent())) {
+            operator_->update(a.working);
+            if (below_) below_->update(a.below);
+        } else {
+            make_operators();
+        }
+        const std::vector<std::int32_t> order = column_order();
+        if (a.preconditioner) k_ = make_cuda_operator<T>(a.preconditioner->k, context_, small_operator_options(options_, 0, order, order));
+        if (!backend_) {
+            check_vectors_fit();
+            backend_ = std::make_unique<CudaBackend<T>>(stack_ ? *stack_ : static_cast<const LinearOperator<T>&>(*operator_), context_, operator_->order());
+        }
+        if (k_) backend_->set_preconditioner(*k_);
+        choose_executor();
+        // The products are those of a rounded matrix: the truth is on the host.
+        if (kNarrow || options_.narrow == NarrowKind::fp32_values) audit_ = std::make_unique<HostAudit>(*a.working, a.below.get());
+        context_.pool().trim();  // what only the setup needed
+        info_.plan = operator_->plan();
+        info_.order = operator_->order();
+        info_.threads = omp_get_max_threads();
+    }
+
+    SolveResult solve(std::span<const double> b, std::span<const double> linear, std::span<double> x, const SolveOptions& options,
+                      bool use_x0, Observer* observer, const Resumption& resumption) override {
         const DeviceScope scope(context_.device());
         if (options_.executor == ExecutorKind::persistent) check_persistent(options, use_x0);
-        const DriveProblem problem = drive_problem(a_, b, x, use_x0, audit_.get(), resumption);
+        const DriveProblem problem = drive_problem(a_, b, linear, x, use_x0, audit_.get(), resumption);
         return drive(*backend_, problem, options, resolved_conlim(options, options_.precision), observer);
+    }
+    void add_kept(std::span<const double> y, std::span<double> x) override {
+        const DeviceScope scope(context_.device());
+        add_kept_vectors(*backend_, y, x);
     }
     const EngineMatrix& engine_matrix() const override { return a_; }
     const CsrMatrix& matrix() const override { return *a_.original; }
@@ -70,9 +74,32 @@ class CudaEngine final : public Engine {
     }
 
   private:
-    // The persistent kernel where it can run and is taken to be faster, or was asked for. exponent: of the operator.
-    void choose_executor(int exponent) {
-        const std::string why_not = options_.executor == ExecutorKind::graph ? "asked for" : make_small_problem(exponent);
+    static constexpr bool kNarrow = sizeof(T) < sizeof(double);
+
+    void make_operators() {
+        backend_.reset();
+        stack_.reset();
+        operator_.reset();
+        below_.reset();
+        const int exponent = narrowing_exponent(a_, options_.precision);
+        operator_ = make_cuda_operator<T>(*a_.working, context_, operator_options(options_, exponent));
+        if (a_.below) {
+            below_ = make_cuda_operator<T>(*a_.below, context_, small_operator_options(options_, exponent, {}, column_order()));
+            one_ = DeviceBuffer<Coefficient<T>>(context_, 1);
+            Coefficient<T> one;
+            set(one, 1.0);
+            LSMR_CHECK(cudaMemcpyAsync(one_.data(), &one, sizeof(one), cudaMemcpyHostToDevice, context_.stream()));
+            context_.synchronize();
+            stack_ = std::make_unique<StackedOperator<T>>(*operator_, *below_, one_.data());
+        }
+    }
+
+    std::vector<std::int32_t> column_order() const { return operator_->order() ? operator_->order()->col : std::vector<std::int32_t>(); }
+    // The persistent kernel where it can run and is taken to be faster, or was asked for.
+    void choose_executor() {
+        backend_->set_small_problem(nullptr);
+        small_.reset();
+        const std::string why_not = options_.executor == ExecutorKind::graph ? "asked for" : make_small_problem(operator_->exponent());
         if (why_not.empty()) {
             info_.executor = ExecutorKind::persistent;
             return;
@@ -103,7 +130,7 @@ class CudaEngine final : public Engine {
         const std::int64_t free_bytes = context_.free_bytes();
         if (needed > free_bytes) return fmt::format("A once more, beside the vectors, needs {}, {} is free", format_bytes(needed), format_bytes(free_bytes));
         small_ = std::make_unique<SmallProblem<T>>(*a_.working, transpose, exponent, plan, context_);
-        backend_->set_small_problem(*small_);
+        backend_->set_small_problem(small_.get());
         info_.executor_words = plan.words();
         return {};
     }
@@ -112,13 +139,15 @@ class CudaEngine final : public Engine {
         const auto refuse = [](const std::string& why) { throw InputError("the persistent executor is refused: " + why); };
         if (options.method != Method::lsmr && options.method != Method::lsqr) refuse(fmt::format("it runs lsmr and lsqr, not {}", name(options.method)));
         if (options.trust_radius > 0) refuse("it has no trust radius");
+        if (options.estimate_variances) refuse("it estimates no variances");
+        if (options.reorthogonalize != 0) refuse("it keeps no vectors to orthogonalise to");
         const bool around_start = options.damp_center == DampCenter::x0 || (options.damp_center == DampCenter::zero && !use_x0);
         if (options.damp > 0 && !around_start) refuse("the damping is around another point than the start, so that it becomes rows of A");
         if (options.damp > 0 && !a_.column_scale.empty()) refuse("the damping of scaled columns becomes rows of A");
     }
     std::int64_t vector_bytes() const {
         constexpr std::int64_t kRowVectors = 3;
-        const std::int64_t col_vectors = a_.preconditioner ? 10 : 8;
+        const std::int64_t col_vectors = a_.preconditioner ? 12 : 10;
         const std::int64_t m = a_.original->rows() + (a_.below ? a_.below->rows() : 0);
         return (kRowVectors * m + col_vectors * a_.original->cols()) * static_cast<std::int64_t>(sizeof(T));
     }
@@ -156,7 +185,7 @@ std::unique_ptr<Engine> make_cuda_engine(const EngineMatrix& a, const PrepareOpt
 
 template <class T>
 SolveResult solve(const LinearOperator<T>& a, CudaContext& context, std::span<const double> b, std::span<double> x,
-                  const SolveOptions& options, bool use_x0, Observer* observer) {
+                  const SolveOptions& options, bool use_x0, Observer* observer, const LinearOperator<T>* k) {
     const SolveOptions resolved = resolved_options(options, a.rows(), a.cols(), nullptr);
     if (a.space() != Space::cuda) throw InputError("solve: this operator works in host memory");
     if (static_cast<std::int64_t>(b.size()) != a.rows() || static_cast<std::int64_t>(x.size()) != a.cols()) {
@@ -166,6 +195,10 @@ SolveResult solve(const LinearOperator<T>& a, CudaContext& context, std::span<co
     if (use_x0) check_finite(x, "x0");
     const DeviceScope scope(context.device());
     CudaBackend<T> backend(a, context);
+    if (k != nullptr) {
+        detail::check_preconditioner(*k, a, resolved);
+        backend.set_preconditioner(*k);
+    }
     DriveProblem problem;
     problem.b = b;
     problem.data_rows = a.rows();
@@ -175,8 +208,8 @@ SolveResult solve(const LinearOperator<T>& a, CudaContext& context, std::span<co
     return detail::drive(backend, problem, resolved, resolved_conlim(resolved, precision), observer);
 }
 template SolveResult solve(const LinearOperator<double>&, CudaContext&, std::span<const double>, std::span<double>, const SolveOptions&, bool,
-                           Observer*);
+                           Observer*, const LinearOperator<double>*);
 template SolveResult solve(const LinearOperator<float>&, CudaContext&, std::span<const double>, std::span<double>, const SolveOptions&, bool,
-                           Observer*);
+                           Observer*, const LinearOperator<float>*);
 
 }  // namespace lsmr

@@ -69,6 +69,53 @@ __global__ void __launch_bounds__(kVectorThreads)
     r->finish(stage, sums, kGoOn);
 }
 
+// parts[k gridDim.x + block] <- this block's part of w_k^T v. blockIdx.y walks over the kept vectors.
+template <class T>
+__global__ void __launch_bounds__(kVectorThreads)
+    basis_dots_kernel(const BidiagonalRecurrence<T>* r, std::int64_t n, const T* basis, std::int64_t window, const T* v, double* parts) {
+    if (r->progress.stopped()) return;
+    const std::int64_t count = r->kept(window);
+    __shared__ double scratch[32];
+    const std::int64_t step = static_cast<std::int64_t>(gridDim.x) * kVectorThreads;
+    for (std::int64_t k = blockIdx.y; k < count; k += gridDim.y) {
+        const T* w = basis + k * n;
+        double sum = 0;
+        for (std::int64_t i = static_cast<std::int64_t>(blockIdx.x) * kVectorThreads + threadIdx.x; i < n; i += step) {
+            sum += static_cast<double>(w[i]) * static_cast<double>(v[i]);
+        }
+        const double total = block_sum(sum, scratch);
+        if (threadIdx.x == 0) parts[k * gridDim.x + blockIdx.x] = total;
+    }
+}
+// dots[k] <- the sum of its parts, in a fixed order: a thread for each k.
+template <class T>
+__global__ void basis_sums_kernel(const BidiagonalRecurrence<T>* r, std::int64_t window, const double* parts, std::int32_t blocks, double* dots) {
+    if (r->progress.stopped()) return;
+    const std::int64_t k = static_cast<std::int64_t>(blockIdx.x) * blockDim.x + threadIdx.x;
+    if (k >= r->kept(window)) return;
+    double total = 0;
+    for (std::int32_t b = 0; b < blocks; ++b) total += parts[k * blocks + b];
+    dots[k] = total;
+}
+template <class T>
+__global__ void __launch_bounds__(kVectorThreads)
+    basis_subtract_kernel(const BidiagonalRecurrence<T>* r, std::int64_t n, const T* basis, std::int64_t window, T* v, const double* dots, double* sums) {
+    const bool active = !r->progress.stopped();
+    const std::int64_t count = active ? r->kept(window) : 0;
+    double sum = 0;
+    const std::int64_t step = static_cast<std::int64_t>(gridDim.x) * kVectorThreads;
+    for (std::int64_t i = static_cast<std::int64_t>(blockIdx.x) * kVectorThreads + threadIdx.x; active && i < n; i += step) {
+        double away = 0;
+        for (std::int64_t k = 0; k < count; ++k) away += dots[k] * static_cast<double>(basis[k * n + i]);
+        const T value = static_cast<T>(static_cast<double>(v[i]) - away);
+        v[i] = value;
+        sum += static_cast<double>(value) * static_cast<double>(value);
+    }
+    __shared__ double scratch[32];
+    const double total = block_sum(sum, scratch);
+    if (threadIdx.x == 0) sums[blockIdx.x] = total;
+}
+
 constexpr int kFinishThreads = 512;
 
 template <class R>
@@ -94,6 +141,23 @@ void launch_elementwise_finish(std::int64_t n, const F& f, const SumTargets& tar
     launch_dependent(elementwise_finish_kernel<F, R>, vector_blocks(n), kVectorThreads, 0, stream, n, f, targets, r, stage, lists, ended, beside_product);
 }
 
+template <class T>
+void launch_orthogonalize(const BidiagonalRecurrence<T>* r, std::int64_t n, const T* basis, std::int64_t window, T* v, double* dots, double* sums,
+                          cudaStream_t stream) {
+    const auto blocks = static_cast<unsigned>(vector_blocks(n));
+    double* parts = dots + window;
+    constexpr std::int64_t kMostRows = 65535;  // of a grid
+    const dim3 grid(blocks, static_cast<unsigned>(window < kMostRows ? window : kMostRows));
+    basis_dots_kernel<T><<<grid, kVectorThreads, 0, stream>>>(r, n, basis, window, v, parts);
+    LSMR_CHECK(cudaGetLastError());
+    constexpr unsigned kSumThreads = 128;
+    const auto sum_blocks = static_cast<unsigned>((window + kSumThreads - 1) / kSumThreads);
+    basis_sums_kernel<T><<<sum_blocks, kSumThreads, 0, stream>>>(r, window, parts, static_cast<std::int32_t>(blocks), dots);
+    LSMR_CHECK(cudaGetLastError());
+    basis_subtract_kernel<T><<<blocks, kVectorThreads, 0, stream>>>(r, n, basis, window, v, dots, sums);
+    LSMR_CHECK(cudaGetLastError());
+}
+
 template <class R>
 void launch_finish(R* r, int stage, const PartialLists& lists, int code, cudaStream_t stream) {
     launch_dependent(finish_kernel<R>, 1, kFinishThreads, 0, stream, r, stage, lists, code);
@@ -106,6 +170,9 @@ void launch_finish(R* r, int stage, const PartialLists& lists, int code, cudaStr
     template void launch_elementwise(std::int64_t, const CgDirection<T>&, const SumTargets&, cudaStream_t);                   \
     template void launch_elementwise(std::int64_t, const Reach<T>&, const SumTargets&, cudaStream_t);                         \
     template void launch_elementwise(std::int64_t, const SquaredNorm<T>&, const SumTargets&, cudaStream_t);                   \
+    template void launch_elementwise(std::int64_t, const KeepVector<T>&, const SumTargets&, cudaStream_t);                    \
+    template void launch_orthogonalize(const BidiagonalRecurrence<T>*, std::int64_t, const T*, std::int64_t, T*, double*, double*, cudaStream_t); \
+    template void launch_elementwise(std::int64_t, const AddTo<T>&, const SumTargets&, cudaStream_t);                         \
     template void launch_elementwise(std::int64_t, const DividedNorm<T>&, const SumTargets&, cudaStream_t);                   \
     template void launch_elementwise(std::int64_t, const FromCenter<T>&, const SumTargets&, cudaStream_t);                    \
     template void launch_elementwise_finish(std::int64_t, const LsmrStep<T>&, const SumTargets&, LsmrRecurrence<T>*, int, const PartialLists&, unsigned*, bool, cudaStream_t); \

@@ -6,6 +6,8 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "solver/bidiagonal.hpp"
+
 namespace lsmr::cuda {
 
 inline constexpr std::size_t kMaxSlots = 4;
@@ -31,6 +33,11 @@ void launch_elementwise(std::int64_t n, const F& f, const SumTargets& targets, c
 template <class F, class R>
 void launch_elementwise_finish(std::int64_t n, const F& f, const SumTargets& targets, R* r, int stage, const PartialLists& lists, unsigned* ended,
                                bool beside_product, cudaStream_t stream);
+// v <- v - W W^T v with the kept vectors W (window x n, of which r says how many there are), nothing once r has stopped; ||v||^2 in
+// vector_blocks(n) partials at sums. dots: window (1 + vector_blocks(n)) doubles of scratch. T: double, float.
+template <class T>
+void launch_orthogonalize(const BidiagonalRecurrence<T>* r, std::int64_t n, const T* basis, std::int64_t window, T* v, double* dots, double* sums,
+                          cudaStream_t stream);
 
 // One block: adds each list in a fixed order and calls r->finish(stage, sums, code).
 template <class R>
