@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <optional>
 
 namespace lsmr {
 namespace {
@@ -21,7 +22,62 @@ SpmvChoice staged(SpmvKernel kernel, int threads, int capacity) {
     return choice;
 }
 
+double stored_bytes(ValueForm values, VectorType type) {
+    if (values == ValueForm::bf16) return 2;
+    return values == ValueForm::fp32 || type == VectorType::fp32 ? 4 : 8;
+}
+
+// Of an entry in blocks, its share of the block's column and of the places without one.
+double block_entry_bytes(const BlockFill& block, double value_bytes) { return (value_bytes + 4.0 / (block.rows * block.cols)) / block.fill; }
+
+// The format other than CSR that moves the fewest bytes, where that pays: as kFormatBytes says.
+std::optional<Candidate> format_candidate(const DispatchKey& key) {
+    const double vector_width = key.type == VectorType::fp64 ? 8 : 4;
+    const double value_bytes = stored_bytes(key.exact, key.type);
+    const auto rows = static_cast<double>(key.rows);
+    const auto cols = static_cast<double>(key.cols);
+    const auto nnz = static_cast<double>(key.nnz);
+    const double vectors = vector_width * (cols + 2 * rows);
+    const double csr = (value_bytes + (key.narrow >= 0.5 ? 2 : 4)) * nnz + 4 * rows + vectors;
+    double least = kFormatBytes * csr;
+    std::optional<Candidate> best;
+    const auto offer = [&](const SpmvChoice& choice, double bytes, const std::string& what) {
+        if (!(bytes <= least)) return;
+        least = bytes;
+        best = Candidate{choice, fmt::format("{}: {:.0f} % of the bytes of CSR", what, 100 * bytes / csr)};
+    };
+    // A warp has a block row alone, however long.
+    const bool even = static_cast<double>(key.longest) <= 64 * (key.average + 1) || key.longest <= 4096;
+    if (key.block_fill > 0 && even) {
+        const BlockFill block{key.block_rows, key.block_cols, key.block_fill};
+        offer(block_choice(block.rows, block.cols, key.average, key.exact), block_entry_bytes(block, value_bytes) * nnz + 8 * rows / block.rows + vectors,
+              fmt::format("blocks of {}x{}, {:.0f} % full", block.rows, block.cols, 100 * block.fill));
+    }
+    if (key.diagonals > 0 && key.diagonals <= kDiagonalCap) {
+        SpmvChoice dia;
+        dia.kernel = SpmvKernel::dia;
+        offer(dia, vector_width * rows * static_cast<double>(key.diagonals) + vectors, fmt::format("{} diagonals", key.diagonals));
+    }
+    if (nnz > 0 && nnz >= kDenseDensity * rows * cols) {
+        SpmvChoice dense;
+        dense.kernel = SpmvKernel::dense;
+        offer(dense, vector_width * rows * cols + vectors, "every place holds an entry");
+    }
+    return best;
+}
+
 }  // namespace
+
+SpmvChoice block_choice(std::int32_t block_rows, std::int32_t block_cols, double entries_per_row, ValueForm values) {
+    SpmvChoice choice;
+    choice.kernel = SpmvKernel::bsr;
+    choice.block_rows = block_rows;
+    choice.block_cols = block_cols;
+    choice.values = values;
+    const bool power = block_rows == block_cols && (block_rows & (block_rows - 1)) == 0;
+    if (power && (block_rows >= 16 || entries_per_row >= 4.0 * block_cols)) choice.mapping = BlockMapping::blocks;
+    return choice;
+}
 
 DispatchKey make_dispatch_key(const OrientationProfile& profile, VectorType type, int arch) {
     DispatchKey key;
@@ -42,16 +98,26 @@ DispatchKey make_dispatch_key(const OrientationProfile& profile, VectorType type
     key.narrow = profile.cols <= kNarrowSpan ? 1.0 : (profile.average < 16 ? profile.narrow256 : profile.narrow32);
     if (profile.exact_bf16) key.exact = ValueForm::bf16;
     else if (profile.exact_fp32 && type == VectorType::fp64) key.exact = ValueForm::fp32;
+    const double value_bytes = stored_bytes(key.exact, type);
+    double least = value_bytes + 4;
+    for (const BlockFill& block : profile.blocks) {
+        if (!(block.fill > 0) || block_entry_bytes(block, value_bytes) >= least) continue;
+        least = block_entry_bytes(block, value_bytes);
+        key.block_rows = block.rows;
+        key.block_cols = block.cols;
+        key.block_fill = block.fill;
+    }
+    key.diagonals = profile.diagonals;
     return key;
 }
 
 std::string text(const DispatchKey& key) {
     const char* exact = key.exact == ValueForm::bf16 ? "bf16" : key.exact == ValueForm::fp32 ? "fp32" : "as stored";
     return fmt::format(
-        "{} {} offsets{} {}x{} N={} nnz={} rows avg {:.1f} p95 {} p99 {} max {} cv {:.2f} {} block {}x{} align {} batch {} sm_{} scattered {:.2f} "
+        "{} {} offsets{} {}x{} N={} nnz={} rows avg {:.1f} p95 {} p99 {} max {} cv {:.2f} {} block {}x{} fill {:.2f} diagonals {} align {} batch {} sm_{} scattered {:.2f} "
         "narrow {:.2f} values {}",
         key.format, key.type == VectorType::fp64 ? "fp64" : "fp32", key.index_bits, key.rows, key.cols, key.vectors, key.nnz, key.average, key.p95, key.p99,
-        key.longest, key.variation, key.sorted_columns ? "sorted" : "unsorted", key.block_rows, key.block_cols, key.alignment_bytes, key.batch, key.arch,
+        key.longest, key.variation, key.sorted_columns ? "sorted" : "unsorted", key.block_rows, key.block_cols, key.block_fill, key.diagonals, key.alignment_bytes, key.batch, key.arch,
         key.scattered, key.narrow, exact);
 }
 
@@ -71,6 +137,9 @@ std::vector<Candidate> spmv_candidates(const DispatchKey& key, std::int64_t expe
         cusparse.kernel = SpmvKernel::cusparse_alg2;
         if (key.index_bits == 32) add(cusparse, fmt::format("rows of up to {} entries, {:.0f} on average", key.longest, key.average));
     };
+    if (pays(kProductsForFormats)) {
+        if (const auto format = format_candidate(key)) add(format->choice, format->reason);
+    }
     const SpmvChoice balanced = staged(SpmvKernel::balanced, 128, 1024);
     if (scattered) {
         const auto panels = static_cast<int>(std::clamp<std::int64_t>((x_bytes + kPanelBytes - 1) / kPanelBytes, 1, 8));

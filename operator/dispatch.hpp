@@ -28,8 +28,10 @@ struct DispatchKey {
     std::int64_t longest = 0;
     double variation = 0;
     bool sorted_columns = true;
-    std::int32_t block_rows = 1;
+    std::int32_t block_rows = 1;  // of the dense blocks that need the fewest bytes
     std::int32_t block_cols = 1;
+    double block_fill = 0;         // entries over their places, by a sample; 0: not known
+    std::int64_t diagonals = 0;    // that hold an entry, at least; more than kDiagonalCap: too many
     int alignment_bytes = 16;  // of vectors
     int batch = 1;             // matrices of one product
     int arch = 90;             // compute capability x 10
@@ -48,6 +50,18 @@ struct Candidate {
 // 1 to 4 candidates, the best guess first; never one whose bits vary. expected_products: 0 for many; forms that cost a conversion are proposed
 // only where the expected products pay for it.
 std::vector<Candidate> spmv_candidates(const DispatchKey& key, std::int64_t expected_products);
+
+// Blocks of that size by the mapping that suits them, entries_per_row on average: whole blocks where they are squares of a power of two and either
+// large or many, columns of blocks elsewhere.
+SpmvChoice block_choice(std::int32_t block_rows, std::int32_t block_cols, double entries_per_row, ValueForm values);
+
+// A format other than CSR is proposed where a product moves at most this share of the bytes that it moves with CSR in its narrowest form.
+inline constexpr double kFormatBytes = 0.92;
+// Dense storage is proposed from this share of places with entries on. By bytes it would pay from two thirds on, but its zeros spread a non-finite
+// x to rows that have no entry there; nearly full matrices are served by large blocks, which do not.
+inline constexpr double kDenseDensity = 1.0;
+// Blocks, diagonals and dense storage cost about ten products to make, and save 8 % to 40 % of each.
+inline constexpr std::int64_t kProductsForFormats = 128;
 
 // Products that a conversion must serve before it pays: narrow columns and values cost about three products, panels about ten, and save 10 %
 // to 40 % of each.

@@ -24,6 +24,7 @@
 #include "gpu.hpp"
 #include "memory/cuda_context.hpp"
 #include "memory/error.hpp"
+#include "operator/dispatch.hpp"
 #include "operator/matrix_operator.hpp"
 #include "outputs.hpp"
 #include "spmv_report.hpp"
@@ -57,7 +58,8 @@ std::string spmv_help() {
            "       lsmr_bench spmv --generate NAME[,NAME...] [flags]\n\n"
            "Times y <- a A x + b y and the product with A^T, and checks every result against one in long double.\n"
            "On a GPU: what the dispatch chooses (auto; own: without cuSPARSE; own-wide: without narrow forms), a thread\n"
-           "a row, and cuSPARSE with preprocess, both algorithms. On the CPU: the operator of the library, and Eigen.\n\n" +
+           "a row, cuSPARSE with preprocess, both algorithms; where blocks or diagonals are nearly full, these too, and\n"
+           "cuSPARSE's blocks. On the CPU: the operator of the library, and Eigen.\n\n" +
            matrix_flags_help() +
            "                        here also several names with commas, or published:\n" +
            [&] {
@@ -77,7 +79,8 @@ std::string spmv_help() {
            "                        [here: both, one after the other]\n"
            "  --direction D         a, at or both [both]\n"
            "  --kernels LIST        usual, all (every kernel there is), or names with commas, as stream-128x1024,\n"
-           "                        rows-8, cusparse-alg1 [usual]\n"
+           "                        rows-8, bsr-3x3-columns, bsr-4x4-blocks+rowmajor, bell-16x16, dia,\n"
+           "                        dense, cusparse-alg1, cusparse-bsr-3x3 [usual]\n"
            "  --repeat N            timed products [15]\n"
            "  --warm-up N           products before them [3]\n"
            "  --json FILE           the report as JSON; - is standard output, the text goes to standard error then\n"
@@ -160,6 +163,20 @@ std::vector<ProductRequest> gpu_requests(const std::string& kernels) {
     }
     add("cusparse-alg1");
     add("cusparse-alg2");
+    return requests;
+}
+
+// Formats of this matrix, beside "usual" and "all": blocks where they are nearly full, with cuSPARSE's, and diagonals where they are.
+std::vector<ProductRequest> format_requests(const OrientationProfile& profile, Precision precision) {
+    std::vector<ProductRequest> requests;
+    const auto add = [&](const std::string& name) { requests.push_back({name, parse_spmv_choice(name), SpmvKind::automatic, NarrowKind::lossless, true}); };
+    const DispatchKey key = make_dispatch_key(profile, precision == Precision::fp64 ? VectorType::fp64 : VectorType::fp32, 90);
+    constexpr double kNearlyFull = 0.7;
+    if (key.block_fill >= kNearlyFull) {
+        add(text(block_choice(key.block_rows, key.block_cols, key.average, ValueForm::as_vectors)));
+        add(fmt::format("cusparse-bsr-{}x{}", key.block_rows, key.block_cols));
+    }
+    if (key.diagonals > 0 && key.diagonals <= kDiagonalCap && profile.diagonal_fill >= kNearlyFull) add("dia");
     return requests;
 }
 
@@ -313,7 +330,13 @@ int spmv_command(std::span<const std::string> args) {
             for (const Precision precision : options.precisions) {
                 const std::string name = options.sources[i].path.empty() ? options.sources[i].generator + ": " + named.origin : named.origin;
                 SpmvTable table{name, direction, precision, profile, {}};
-                if (on_gpu) table.rows = gpu->measure(*stored, precision, requests, options.warm_up, options.repeats);
+                if (on_gpu) {
+                    std::vector<ProductRequest> all = requests;
+                    if (options.kernels == "usual" || options.kernels == "all") {
+                        for (ProductRequest& request : format_requests(profile, precision)) all.push_back(std::move(request));
+                    }
+                    table.rows = gpu->measure(*stored, precision, all, options.warm_up, options.repeats);
+                }
                 else if (precision == Precision::fp64) table.rows = measure_on_host<double>(stored, options.warm_up, options.repeats);
                 else table.rows = measure_on_host<float>(stored, options.warm_up, options.repeats);
                 say(spmv_table_text(report, table));

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "memory/error.hpp"
+#include "operator/cpu/padded_storage.hpp"
 #include "operator/cpu/row_storage.hpp"
 #include "operator/matrix_operator.hpp"
 
@@ -36,17 +37,22 @@ class CpuMatrixOperator final : public MatrixOperator<T> {
         if (options.narrow == NarrowKind::none) kernels.narrowing = cpu::Narrowing::none;
         if (options.narrow == NarrowKind::fp32_values) throw InputError("values rounded to fp32 under fp64 vectors need a GPU: this operator is on the CPU");
         for (const auto& forced : {options.forward, options.adjoint}) {
-            if (forced) throw InputError(fmt::format("the kernel {} needs a GPU: this operator is on the CPU", text(*forced)));
+            if (forced && !is_padded(*forced)) throw InputError(fmt::format("the kernel {} needs a GPU: this operator is on the CPU", text(*forced)));
+        }
+        if (options.adjoint && options.storage == StorageKind::single) {
+            throw InputError(fmt::format("single storage multiplies by A^T from CSR of A, and {} was asked for", text(*options.adjoint)));
         }
         a_ = std::move(a);
         forward_ = {};
         adjoint_ = {};
+        padded_forward_.reset();
+        padded_adjoint_.reset();
         transposed_.reset();
         plan_ = {};
         if (options.spmv == SpmvKind::cusparse) throw InputError("cuSPARSE products need a GPU: this operator is on the CPU");
         plan_.storage = options.storage;
         if (options.storage == StorageKind::automatic) {
-            const bool few = options.expected_products > 0 && options.expected_products < kFewProducts;
+            const bool few = options.expected_products > 0 && options.expected_products < kFewProducts && !options.adjoint;
             plan_.storage = few ? StorageKind::single : StorageKind::dual;
             plan_.storage_reason = few ? fmt::format("only {} products are expected", options.expected_products)
                                        : "both products are gathers of fixed order";
@@ -55,18 +61,25 @@ class CpuMatrixOperator final : public MatrixOperator<T> {
         }
         const std::string own = fmt::format("own csr rows (OpenMP, {})", cpu::name(kernels.set));
         if (plan_.storage == StorageKind::dual) {
-            forward_ = cpu::RowStorage<T>(*a_, options.exponent, kernels, cpu::Sharing::in_place);
+            if (options.forward) padded_forward_ = cpu::make_padded_storage<T>(*a_, options.exponent, *options.forward);
+            else forward_ = cpu::RowStorage<T>(*a_, options.exponent, kernels, cpu::Sharing::in_place);
             transposed_ = a_->transposed();
-            adjoint_ = cpu::RowStorage<T>(*transposed_, options.exponent, kernels, cpu::Sharing::copied);
-            if (!adjoint_.reads_matrix()) transposed_.reset();
-            plan_.adjoint = own + " of A^T" + adjoint_.words();
+            if (options.adjoint) padded_adjoint_ = cpu::make_padded_storage<T>(*transposed_, options.exponent, *options.adjoint);
+            else adjoint_ = cpu::RowStorage<T>(*transposed_, options.exponent, kernels, cpu::Sharing::copied);
+            if (padded_adjoint_ || !adjoint_.reads_matrix()) transposed_.reset();
+            plan_.adjoint = padded_adjoint_ ? words(*options.adjoint, *padded_adjoint_) : own + " of A^T" + adjoint_.words();
         } else {
             // The memory is short, or the products are few: one form of A that both read.
             forward_ = cpu::RowStorage<T>(*a_, options.exponent, cpu::Kernels<T>{kernels.set, cpu::Narrowing::none, 1}, cpu::Sharing::in_place);
             plan_.adjoint = "own csr row panels (OpenMP)";
+            if (options.forward) padded_forward_ = cpu::make_padded_storage<T>(*a_, options.exponent, *options.forward);
         }
-        plan_.forward = own + forward_.words();
+        plan_.forward = padded_forward_ ? words(*options.forward, *padded_forward_) : own + forward_.words();
         plan_.bytes = a_->bytes() + forward_.bytes() + adjoint_.bytes() + (transposed_ ? transposed_->bytes() : 0);
+        for (const auto* padded : {padded_forward_.get(), padded_adjoint_.get()}) plan_.bytes += padded ? padded->bytes() : 0;
+    }
+    static std::string words(const SpmvChoice& choice, const cpu::PaddedStorage<T>& padded) {
+        return fmt::format("{} (OpenMP, {})", text(choice), padded.words());
     }
 
   public:
@@ -78,12 +91,14 @@ class CpuMatrixOperator final : public MatrixOperator<T> {
     const OperatorPlan& plan() const override { return plan_; }
 
     void apply(Scalar<T> a, const T* x, Scalar<T> b, T* y, Workspace&, NormPartials* norm) const override {
-        forward_.apply(*a.wide, x, *b.wide, y, norm);
+        if (padded_forward_) padded_forward_->apply(*a.wide, x, *b.wide, y, norm);
+        else forward_.apply(*a.wide, x, *b.wide, y, norm);
     }
 
     void apply_adjoint(Scalar<T> a, const T* x, Scalar<T> b, T* y, Workspace& workspace, NormPartials* norm) const override {
         if (plan_.storage == StorageKind::dual) {
-            adjoint_.apply(*a.wide, x, *b.wide, y, norm);
+            if (padded_adjoint_) padded_adjoint_->apply(*a.wide, x, *b.wide, y, norm);
+            else adjoint_.apply(*a.wide, x, *b.wide, y, norm);
             return;
         }
         HostBuffer<T>& panels = static_cast<PanelWorkspace&>(workspace).panels;
@@ -105,6 +120,8 @@ class CpuMatrixOperator final : public MatrixOperator<T> {
     std::int64_t version_ = 0;
     cpu::RowStorage<T> forward_;
     cpu::RowStorage<T> adjoint_;
+    std::unique_ptr<cpu::PaddedStorage<T>> padded_forward_;  // where a format was asked for, in place of forward_, adjoint_
+    std::unique_ptr<cpu::PaddedStorage<T>> padded_adjoint_;
     std::optional<CsrMatrix> transposed_;  // while adjoint_ reads it
     OperatorPlan plan_;
 };

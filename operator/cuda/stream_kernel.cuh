@@ -14,6 +14,7 @@
 
 #include "memory/cuda_check.hpp"
 #include "operator/cuda/block_sum.cuh"
+#include "operator/cuda/stored_value.cuh"
 #include "operator/cuda/stream_kernels.hpp"
 
 namespace lsmr::cuda {
@@ -46,13 +47,6 @@ __device__ inline void bulk_copy(void* to, const void* from, std::uint32_t bytes
                  "l"(from), "r"(bytes), "r"(shared_address(barrier)), "l"(policy)
                  : "memory");
 }
-
-template <class X>
-__device__ X widened(double v) { return static_cast<X>(v); }
-template <class X>
-__device__ X widened(float v) { return static_cast<X>(v); }
-template <class X>
-__device__ X widened(Bf16 v) { return static_cast<X>(__uint_as_float(static_cast<unsigned>(v.bits) << 16)); }
 
 // kAll: all of the kBatch entries exist. rotation: see dot().
 template <int kTeam, int kBatch, bool kAll, class V, class X, class C>
