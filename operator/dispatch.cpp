@@ -137,7 +137,7 @@ std::vector<Candidate> spmv_candidates(const DispatchKey& key, std::int64_t expe
         cusparse.kernel = SpmvKernel::cusparse_alg2;
         if (key.index_bits == 32) add(cusparse, fmt::format("rows of up to {} entries, {:.0f} on average", key.longest, key.average));
     };
-    if (pays(kProductsForFormats)) {
+    if (pays(kProductsForFormats) && key.nnz >= kEntriesForTiming) {
         if (const auto format = format_candidate(key)) add(format->choice, format->reason);
     }
     const SpmvChoice balanced = staged(SpmvKernel::balanced, 128, 1024);

@@ -55,7 +55,8 @@ std::vector<Candidate> spmv_candidates(const DispatchKey& key, std::int64_t expe
 // large or many, columns of blocks elsewhere.
 SpmvChoice block_choice(std::int32_t block_rows, std::int32_t block_cols, double entries_per_row, ValueForm values);
 
-// A format other than CSR is proposed where a product moves at most this share of the bytes that it moves with CSR in its narrowest form.
+// A format other than CSR is proposed where a product moves at most this share of the bytes that it moves with CSR in its narrowest form, and
+// where there are entries enough for timing: below that launches decide, not bytes.
 inline constexpr double kFormatBytes = 0.92;
 // Dense storage is proposed from this share of places with entries on. By bytes it would pay from two thirds on, but its zeros spread a non-finite
 // x to rows that have no entry there; nearly full matrices are served by large blocks, which do not.

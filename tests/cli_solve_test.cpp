@@ -293,6 +293,17 @@ TEST_CASE("cli: kernels by name, and narrow forms, are refused where there is no
     const Run elsewhere = run({a, b, "--device", "cpu", "--spmv", "stream-128x2048"});
     CHECK(elsewhere.code == 64);
     CHECK(elsewhere.says("the kernel stream-128x2048 needs a GPU"));
+    // Formats that the CPU has too give the same x.
+    const Run rows = run({a, b, "--device", "cpu", "-o", "-"});
+    for (const char* format : {"bsr-2x2-columns", "bsr-3x3-columns+rowmajor", "bell-2x2", "dia", "dense"}) {
+        CAPTURE(format);
+        const Run in_format = run({a, b, "--device", "cpu", "--spmv", format, "-v", "-o", "-"});
+        CHECK(in_format.code == 0);
+        CHECK(in_format.says(std::string(format) + " (OpenMP"));
+        const auto x = parse_array(in_format.out).values, y = parse_array(rows.out).values;
+        REQUIRE(x.size() == y.size());
+        for (std::size_t i = 0; i < x.size(); ++i) CHECK(x[i] == doctest::Approx(y[i]));
+    }
     const Run rounded = run({a, b, "--device", "cpu", "--narrow", "fp32-values"});
     CHECK(rounded.code == 64);
     CHECK(rounded.says("need a GPU"));

@@ -198,6 +198,10 @@ TEST_CASE("dispatch: diagonals and dense storage") {
     CHECK(text(spmv_candidates(key, 0).front().choice) == "stream-128x2048");
     key.diagonals = kDiagonalCap + 1;
     CHECK(text(spmv_candidates(key, 0).front().choice) == "stream-128x2048");
+    key.diagonals = 5;
+    key.rows = key.cols = 100000;  // launches decide, not bytes
+    key.nnz = 499900;
+    CHECK(text(spmv_candidates(key, 0).front().choice) == "stream-128x2048");
 
     DispatchKey full;
     full.rows = 4000;

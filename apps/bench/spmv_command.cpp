@@ -59,7 +59,7 @@ std::string spmv_help() {
            "Times y <- a A x + b y and the product with A^T, and checks every result against one in long double.\n"
            "On a GPU: what the dispatch chooses (auto; own: without cuSPARSE; own-wide: without narrow forms), a thread\n"
            "a row, cuSPARSE with preprocess, both algorithms; where blocks or diagonals are nearly full, these too, and\n"
-           "cuSPARSE's blocks. On the CPU: the operator of the library, and Eigen.\n\n" +
+           "cuSPARSE's blocks. On the CPU: the operator of the library, the formats that are named, and Eigen.\n\n" +
            matrix_flags_help() +
            "                        here also several names with commas, or published:\n" +
            [&] {
@@ -180,9 +180,22 @@ std::vector<ProductRequest> format_requests(const OrientationProfile& profile, P
     return requests;
 }
 
-// On the host: the library's operator, with and without narrow forms, and Eigen's product of a row-major matrix.
+// On the CPU the formats that it has.
+std::vector<SpmvChoice> cpu_formats(const std::string& kernels) {
+    std::vector<SpmvChoice> formats;
+    if (kernels == "usual") return formats;
+    for (const std::string& name : split(kernels)) {
+        if (name == "all" || !is_padded(parse_spmv_choice(name))) {
+            throw UsageError("--kernels names kernels of a GPU; on the CPU there are bsr-RxC-columns, bell-RxR, dia and dense beside the usual one and Eigen's");
+        }
+        formats.push_back(parse_spmv_choice(name));
+    }
+    return formats;
+}
+
+// On the host: the library's operator, with and without narrow forms and in the formats, and Eigen's product of a row-major matrix.
 template <class T>
-std::vector<ProductMeasurement> measure_on_host(std::shared_ptr<const CsrMatrix> a, int warm_up, int repeats) {
+std::vector<ProductMeasurement> measure_on_host(std::shared_ptr<const CsrMatrix> a, const std::vector<SpmvChoice>& formats, int warm_up, int repeats) {
     const auto random = [](std::int64_t n, std::uint64_t seed) {
         std::mt19937_64 generator(seed);
         std::vector<T> v(static_cast<std::size_t>(n));
@@ -229,20 +242,32 @@ std::vector<ProductMeasurement> measure_on_host(std::shared_ptr<const CsrMatrix>
     };
     std::vector<ProductMeasurement> rows;
     const Coefficient<T> one{1, 1}, half{-0.5, T(-0.5)};
-    for (NarrowKind narrow : {NarrowKind::lossless, NarrowKind::none}) {
+    const auto measure_operator = [&](const std::string& label, const std::string& kernel, const OperatorOptions& options) {
         ProductMeasurement m;
-        m.label = narrow == NarrowKind::lossless ? "own" : "own-wide";
+        m.label = label;
+        m.kernel = kernel;
+        try {
+            const Stopwatch setup;
+            const auto op = make_cpu_operator<T>(a, options);
+            const auto workspace = op->make_workspace(nullptr);
+            m.setup_seconds = setup.seconds();
+            m.words = op->plan().forward;
+            m.bytes = op->plan().bytes;
+            measure(m, [&] { op->apply(&one, x.data(), &half, y.data(), *workspace); });
+        } catch (const InputError& error) {
+            m.failure = error.what();
+        }
+        rows.push_back(m);
+    };
+    for (NarrowKind narrow : {NarrowKind::lossless, NarrowKind::none}) {
         OperatorOptions options;
         options.narrow = narrow;
-        const Stopwatch setup;
-        const auto op = make_cpu_operator<T>(a, options);
-        const auto workspace = op->make_workspace(nullptr);
-        m.setup_seconds = setup.seconds();
-        m.kernel = "csr rows";
-        m.words = op->plan().forward;
-        m.bytes = op->plan().bytes;
-        measure(m, [&] { op->apply(&one, x.data(), &half, y.data(), *workspace); });
-        rows.push_back(m);
+        measure_operator(narrow == NarrowKind::lossless ? "own" : "own-wide", "csr rows", options);
+    }
+    for (const SpmvChoice& format : formats) {
+        OperatorOptions options;
+        options.forward = format;
+        measure_operator(text(format), text(format), options);
     }
     if (a->nnz() <= std::numeric_limits<int>::max()) {
         ProductMeasurement m;
@@ -293,8 +318,9 @@ int spmv_command(std::span<const std::string> args) {
         if (!on_gpu && probe.built_in) console.warning("running on the CPU: " + probe.reason);
     }
     std::vector<ProductRequest> requests;
+    std::vector<SpmvChoice> formats;
     if (on_gpu) requests = gpu_requests(options.kernels);
-    else if (options.kernels != "usual") throw UsageError("--kernels names kernels of a GPU; on the CPU there is one, and Eigen's");
+    else formats = cpu_formats(options.kernels);
 
     SpmvReport report;
     report.warm_up = options.warm_up;
@@ -337,8 +363,8 @@ int spmv_command(std::span<const std::string> args) {
                     }
                     table.rows = gpu->measure(*stored, precision, all, options.warm_up, options.repeats);
                 }
-                else if (precision == Precision::fp64) table.rows = measure_on_host<double>(stored, options.warm_up, options.repeats);
-                else table.rows = measure_on_host<float>(stored, options.warm_up, options.repeats);
+                else if (precision == Precision::fp64) table.rows = measure_on_host<double>(stored, formats, options.warm_up, options.repeats);
+                else table.rows = measure_on_host<float>(stored, formats, options.warm_up, options.repeats);
                 say(spmv_table_text(report, table));
                 report.tables.push_back(std::move(table));
             }
