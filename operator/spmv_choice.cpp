@@ -42,7 +42,7 @@ ValueForm take_values(std::string_view& rest) {
 
 // "3x9" of blocks.
 bool take_block(std::string_view& rest, SpmvChoice& choice) {
-    const auto fits = [](int side) { return side >= 1 && side <= kLargestBlock; };
+    const auto fits = [](int side) { return side >= 1 && side <= kLargestBlockSide; };
     return take(rest, choice.block_rows) && take(rest, "x") && take(rest, choice.block_cols) && fits(choice.block_rows) && fits(choice.block_cols);
 }
 

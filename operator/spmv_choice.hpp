@@ -28,7 +28,7 @@ enum class ValueForm { as_vectors, fp32, bf16 };
 enum class BlockMapping { columns, blocks };
 // How the places of a block lie in memory.
 enum class BlockOrder { column_major, row_major };
-inline constexpr int kLargestBlock = 32;  // rows, and columns
+inline constexpr int kLargestBlockSide = 32;  // rows, and columns
 
 struct SpmvChoice {
     SpmvKernel kernel = SpmvKernel::stream;

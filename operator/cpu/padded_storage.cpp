@@ -121,7 +121,7 @@ class BlockStorage final : public PaddedStorage<T> {
         for_each_chunk_sum(static_cast<std::int64_t>(chunks_.size()) - 1, norm, [&](std::int64_t c) {
             BlockSum squares;
             for (std::int64_t i = chunks_[static_cast<std::size_t>(c)]; i < chunks_[static_cast<std::size_t>(c) + 1]; ++i) {
-                T sums[kLargestBlock] = {};
+                T sums[kLargestBlockSide] = {};
                 const T* block = values_.data() + offsets_[i] * block_rows_ * block_cols_;
                 for (std::int64_t k = offsets_[i]; k < offsets_[i + 1] && columns_[k] >= 0; ++k, block += block_rows_ * block_cols_) {
                     const std::int64_t first = columns_[k] * block_cols_;

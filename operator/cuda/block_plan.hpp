@@ -8,7 +8,7 @@
 namespace lsmr::cuda {
 
 // Blocks are at most so high and so wide: a lane of a warp for each row.
-static_assert(kLargestBlock == 32);
+static_assert(kLargestBlockSide == 32);
 
 // Neighbouring values that a lane loads at once, at most 16 bytes: 4, 2 or 1, whatever divides the side along which values are neighbours.
 constexpr int block_pack(int side, int value_bytes) { return side % 4 == 0 && value_bytes <= 4 ? 4 : side % 2 == 0 ? 2 : 1; }
