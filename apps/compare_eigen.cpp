@@ -2,50 +2,22 @@
 
 #include <fmt/format.h>
 
-#include <Eigen/IterativeLinearSolvers>
-#include <Eigen/SparseCore>
 #include <algorithm>
 #include <cmath>
 #include <limits>
 #include <utility>
 
+#include "eigen_dual.hpp"
 #include "exit_codes.hpp"
 #include "stopwatch.hpp"
 
 namespace lsmr {
 namespace {
 
-using RowMajor = Eigen::SparseMatrix<double, Eigen::RowMajor, int>;
-using RowMajorView = Eigen::Map<const RowMajor>;
+using RowMajorView = EigenArrays<double>::View;
+using DualOperator = EigenDual<double>;
 
-// CSR arrays of A, or of [A; lambda I], as Eigen wants them: 32-bit offsets.
-struct EigenArrays {
-    std::int64_t rows = 0;
-    std::int64_t cols = 0;
-    std::vector<int> offsets;
-    std::span<const int> columns;
-    std::span<const double> values;
-    RowMajorView view() const {
-        return {static_cast<Eigen::Index>(rows),
-                static_cast<Eigen::Index>(cols),
-                static_cast<Eigen::Index>(values.size()),
-                offsets.data(),
-                columns.data(),
-                values.data()};
-    }
-};
-
-EigenArrays arrays_of(const CsrMatrix& a) {
-    EigenArrays arrays;
-    arrays.rows = a.rows();
-    arrays.cols = a.cols();
-    arrays.offsets.resize(static_cast<std::size_t>(a.rows()) + 1);
-    std::transform(a.offsets(), a.offsets() + a.rows() + 1, arrays.offsets.begin(),
-                   [](std::int64_t offset) { return static_cast<int>(offset); });
-    arrays.columns = {a.columns(), static_cast<std::size_t>(a.nnz())};
-    arrays.values = {a.values(), static_cast<std::size_t>(a.nnz())};
-    return arrays;
-}
+EigenArrays<double> arrays_of(const CsrMatrix& a) { return {a, {a.values(), static_cast<std::size_t>(a.nnz())}}; }
 
 CsrMatrix stack(const CsrMatrix& a, double damp) {
     HostBuffer<std::int64_t> offsets(a.rows() + a.cols() + 1);
@@ -62,32 +34,6 @@ CsrMatrix stack(const CsrMatrix& a, double damp) {
     return CsrMatrix::from_csr(a.rows() + a.cols(), a.cols(), std::move(offsets), std::move(columns),
                                std::move(values));
 }
-
-struct Stopped {};
-
-// What Eigen's loop needs of a matrix: rows(), cols(), mat * x, mat.adjoint() * y. Both products run over rows.
-class DualOperator {
-  public:
-    DualOperator(const RowMajorView& a, const RowMajorView& at, const std::function<bool()>& should_stop)
-        : a_(a), at_(at), should_stop_(should_stop) {}
-    Eigen::Index rows() const { return a_.rows(); }
-    Eigen::Index cols() const { return a_.cols(); }
-    template <class Vector>
-    auto operator*(const Vector& x) const {
-        if (should_stop_()) throw Stopped();
-        ++products_;
-        return a_ * x;
-    }
-    const RowMajorView& adjoint() const { return at_; }
-    // Without the one before the loop, which forms the first residual.
-    std::int64_t products_in_loop() const { return std::max<std::int64_t>(products_ - 1, 0); }
-
-  private:
-    const RowMajorView& a_;
-    const RowMajorView& at_;
-    const std::function<bool()>& should_stop_;
-    mutable std::int64_t products_ = 0;
-};
 
 // The damped problem's r and A^T r, by loops that neither side uses.
 struct Residuals {
@@ -150,7 +96,7 @@ ComparisonRow run(const char* name, const ComparisonProblem& problem, const Comp
     try {
         Eigen::internal::least_square_conjugate_gradient(matrix, b, x, preconditioner, iterations, error);
         row.ended = error <= settings.tolerance ? "tolerance" : "iteration limit";
-    } catch (const Stopped&) {
+    } catch (const DualOperator::Stopped&) {
         row.ended = "stopped";
     }
     row.solve_seconds = solve.seconds();
@@ -187,8 +133,8 @@ Comparison compare_with_eigen(const ComparisonProblem& problem, ComparisonRow ou
     if (comparison.stacked) stacked = stack(problem.a, problem.damp);
     const CsrMatrix& a = comparison.stacked ? stacked : problem.a;
     const CsrMatrix at = a.transposed();
-    const EigenArrays a_arrays = arrays_of(a);
-    const EigenArrays at_arrays = arrays_of(at);
+    const EigenArrays<double> a_arrays = arrays_of(a);
+    const EigenArrays<double> at_arrays = arrays_of(at);
     const RowMajorView a_view = a_arrays.view();
     const RowMajorView at_view = at_arrays.view();
     Eigen::VectorXd b = Eigen::VectorXd::Zero(a_view.rows());

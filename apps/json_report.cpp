@@ -121,6 +121,7 @@ Json options_json(const CommandLine& line) {
         {"device_index", prepare.device_index},
         {"precision", name(prepare.precision)},
         {"spmv", name(prepare.spmv)},
+        {"executor", name(prepare.executor)},
         {"storage", name(prepare.storage)},
         {"gpu_memory_limit_bytes",
          prepare.gpu_memory_limit_bytes > 0 ? Json(prepare.gpu_memory_limit_bytes) : Json(nullptr)},
@@ -207,6 +208,8 @@ std::string solve_json(const CommandLine& line, const Problem& problem, const Pr
                         {"spmv_at", prepared.plan.adjoint},
                         {"decision_a", decision_json(prepared.plan.forward_decision)},
                         {"decision_at", decision_json(prepared.plan.adjoint_decision)},
+                        {"executor", prepared.executor == ExecutorKind::automatic ? Json(nullptr) : Json(name(prepared.executor))},
+                        {"executor_words", text_or_null(prepared.executor_words)},
                         {"deterministic", prepared.plan.deterministic},
                         {"bytes", prepared.plan.bytes},
                         {"notes", prepared.plan.notes}};

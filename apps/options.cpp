@@ -125,6 +125,18 @@ void parse_spmv(PrepareOptions& prepare, const std::string& text) {
     }
 }
 
+// A format for both products; auto: what the dispatch chooses.
+void parse_format_flag(PrepareOptions& prepare, const std::string& text) {
+    prepare.forward_kernel.reset();
+    prepare.adjoint_kernel.reset();
+    if (text == "auto") return;
+    try {
+        prepare.forward_kernel = prepare.adjoint_kernel = parse_format(text);
+    } catch (const InputError& error) {
+        throw UsageError(error.what());
+    }
+}
+
 void parse_device(PrepareOptions& prepare, const std::string& text) {
     if (text.starts_with("cuda:")) {
         prepare.device = DeviceKind::cuda;
@@ -297,6 +309,14 @@ std::vector<FlagGroup> make_flag_groups() {
               }},
              {"spmv", "", "S", "products by cusparse, own, auto, or a kernel, as stream-128x2048 [auto]",
               [](CommandLine& line, const std::string& value) { parse_spmv(line.prepare, value); }},
+             {"executor", "", "E", "iterations on a GPU: graph, persistent (one kernel), auto [auto]",
+              [](CommandLine& line, const std::string& value) {
+                  line.prepare.executor = parse_choice<ExecutorKind>(
+                      value,
+                      {{"auto", ExecutorKind::automatic}, {"graph", ExecutorKind::graph}, {"persistent", ExecutorKind::persistent}});
+              }},
+             {"format", "", "F", "A stored as sell, sell-32-S, ell, hyb, hyb-qN, coo, bsr-RxC-columns, bsr-RxR-blocks, bell-RxR, dia, dense, or auto [auto]",
+              [](CommandLine& line, const std::string& value) { parse_format_flag(line.prepare, value); }},
              {"narrow", "", "N", "less bits a column or value: lossless, none, fp32-values [lossless]",
               [](CommandLine& line, const std::string& value) {
                   line.prepare.narrow = parse_choice<NarrowKind>(value, {{"lossless", NarrowKind::lossless},

@@ -15,7 +15,7 @@ constexpr const char* kSchema = "lsmr_plan/1";
 
 std::string plan_text(const CsrMatrix& a, Precision precision, const PreparedInfo& prepared) {
     const OperatorPlan& plan = prepared.plan;
-    if (!plan.forward_decision.choice) throw UsageError("--save-plan: a plan is of kernels on a GPU; this solve ran on the CPU");
+    if (!plan.forward_decision.choice) throw UsageError("--save-plan: a plan is of kernels on a GPU, or of a forced format; this solve ran on the CPU");
     nlohmann::ordered_json json{{"schema", kSchema},
                                 {"rows", a.rows()},
                                 {"cols", a.cols()},
@@ -23,6 +23,7 @@ std::string plan_text(const CsrMatrix& a, Precision precision, const PreparedInf
                                 {"precision", name(precision)},
                                 {"device", prepared.device_name},
                                 {"storage", name(plan.storage)},
+                                {"executor", name(prepared.executor)},
                                 {"kernel_a", text(*plan.forward_decision.choice)},
                                 {"reason_a", plan.forward_decision.reason}};
     if (plan.storage == StorageKind::dual && plan.adjoint_decision.choice) {
@@ -49,6 +50,11 @@ void read_plan(std::string_view text, const std::string& name_of_plan, const Csr
                            a.cols(), a.nnz()));
     }
     if (word("precision") != name(options.precision)) refuse(fmt::format("the plan is for {}, this solve is in {}", word("precision"), name(options.precision)));
+    if (json.contains("executor")) {
+        const std::string executor = word("executor");
+        if (executor != "graph" && executor != "persistent") refuse(fmt::format("executor \"{}\": expected graph or persistent", executor));
+        if (options.executor == ExecutorKind::automatic) options.executor = executor == "graph" ? ExecutorKind::graph : ExecutorKind::persistent;
+    }
     const std::string storage = word("storage");
     if (storage != "dual" && storage != "single") refuse(fmt::format("storage \"{}\": expected dual or single", storage));
     const auto kernel = [&](const char* member) {
@@ -66,6 +72,13 @@ void read_plan(std::string_view text, const std::string& name_of_plan, const Csr
 }
 
 void adopt_kernels(const Checkpoint& checkpoint, PrepareOptions& options) {
+    if (options.executor == ExecutorKind::automatic) {
+        for (const auto& [name, value] : checkpoint.identity.settings) {
+            if (name != "the executor") continue;
+            if (value == "graph") options.executor = ExecutorKind::graph;
+            if (value == "persistent") options.executor = ExecutorKind::persistent;
+        }
+    }
     if (options.forward_kernel || options.adjoint_kernel || options.spmv != SpmvKind::automatic) return;
     // "stream-128x2048 (35662 items, 1056 blocks)"; on the CPU words that are no kernel's name.
     const auto named = [&](std::string_view setting) -> std::optional<SpmvChoice> {

@@ -167,6 +167,7 @@ void print_setup(Console& console, const CommandLine& line, const PreparedProble
         }
     }
     for (const std::string& note : info.plan.notes) console.detail("        " + note);
+    if (!info.executor_words.empty()) console.detail("runs as " + info.executor_words);
     console.detail(fmt::format("setup   {:.3f} s", info.setup_seconds));
     if (info.device == DeviceKind::cuda) {
         const MemoryUse memory = prepared.memory();

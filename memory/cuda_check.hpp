@@ -17,6 +17,9 @@ namespace lsmr {
 struct CudaCounters {
     std::atomic<std::int64_t> allocations{0};
     std::atomic<std::int64_t> synchronizations{0};
+    // While the first is set, a solve leaves the number of kernels of one of its iterations in the second, by capturing one: for benchmarks.
+    std::atomic<bool> count_kernels{false};
+    std::atomic<std::int64_t> iteration_kernels{0};
 };
 CudaCounters& cuda_counters();
 

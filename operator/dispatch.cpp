@@ -22,22 +22,24 @@ SpmvChoice staged(SpmvKernel kernel, int threads, int capacity) {
     return choice;
 }
 
+double vector_width(VectorType type) { return type == VectorType::fp64 ? 8 : 4; }
+// Of a value in that form.
 double stored_bytes(ValueForm values, VectorType type) {
     if (values == ValueForm::bf16) return 2;
-    return values == ValueForm::fp32 || type == VectorType::fp32 ? 4 : 8;
+    return values == ValueForm::fp32 ? 4 : vector_width(type);
 }
 
 // Of an entry in blocks, its share of the block's column and of the places without one.
 double block_entry_bytes(const BlockFill& block, double value_bytes) { return (value_bytes + 4.0 / (block.rows * block.cols)) / block.fill; }
 
-// The format other than CSR that moves the fewest bytes, where that pays: as kFormatBytes says.
-std::optional<Candidate> format_candidate(const DispatchKey& key) {
-    const double vector_width = key.type == VectorType::fp64 ? 8 : 4;
+// Of blocks, diagonals and dense storage what moves the fewest bytes, where that pays: as kFormatBytes says.
+std::optional<Candidate> places_candidate(const DispatchKey& key) {
+    const double width = vector_width(key.type);
     const double value_bytes = stored_bytes(key.exact, key.type);
     const auto rows = static_cast<double>(key.rows);
     const auto cols = static_cast<double>(key.cols);
     const auto nnz = static_cast<double>(key.nnz);
-    const double vectors = vector_width * (cols + 2 * rows);
+    const double vectors = width * (cols + 2 * rows);
     const double csr = (value_bytes + (key.narrow >= 0.5 ? 2 : 4)) * nnz + 4 * rows + vectors;
     double least = kFormatBytes * csr;
     std::optional<Candidate> best;
@@ -56,15 +58,20 @@ std::optional<Candidate> format_candidate(const DispatchKey& key) {
     if (key.diagonals > 0 && key.diagonals <= kDiagonalCap) {
         SpmvChoice dia;
         dia.kernel = SpmvKernel::dia;
-        offer(dia, vector_width * rows * static_cast<double>(key.diagonals) + vectors, fmt::format("{} diagonals", key.diagonals));
+        offer(dia, width * rows * static_cast<double>(key.diagonals) + vectors, fmt::format("{} diagonals", key.diagonals));
     }
     if (nnz > 0 && nnz >= kDenseDensity * rows * cols) {
         SpmvChoice dense;
         dense.kernel = SpmvKernel::dense;
-        offer(dense, vector_width * rows * cols + vectors, "every place holds an entry");
+        offer(dense, width * rows * cols + vectors, "every place holds an entry");
     }
     return best;
 }
+
+// Of the copy bandwidth, by our kernels of CSR with local gathers (docs/benchmarks/h200_spmv.md): rows of 2 entries, of 4 and 5, of 12 and 16, of 27.
+double csr_share(double average) { return average < 3 ? 0.65 : average < 8 ? 0.82 : average < 20 ? 0.88 : 0.93; }
+// By SELL-32, a thread a row.
+constexpr double kSellShare = 0.95;
 
 }  // namespace
 
@@ -77,6 +84,22 @@ SpmvChoice block_choice(std::int32_t block_rows, std::int32_t block_cols, double
     const bool power = block_rows == block_cols && (block_rows & (block_rows - 1)) == 0;
     if (power && (block_rows >= 16 || entries_per_row >= 4.0 * block_cols)) choice.mapping = BlockMapping::blocks;
     return choice;
+}
+
+SellPrediction predict_sell(const DispatchKey& key) {
+    if (key.sell_places <= 0 || key.sell_sorted_places <= 0 || key.scattered > 0.5) return {};
+    SellPrediction prediction;
+    prediction.choice.kernel = SpmvKernel::sell;
+    prediction.choice.sigma = key.sell_places <= 1.02 * key.sell_sorted_places ? 1 : 1024;
+    const auto rows = static_cast<double>(key.rows);
+    const auto entries = static_cast<double>(key.nnz);
+    const double width = vector_width(key.type);
+    const double vectors = width * (static_cast<double>(key.cols) + 2 * rows);
+    const double csr = (width + 4) * entries + 4 * rows + vectors;
+    const bool sorted = prediction.choice.sigma > 1;
+    const double sell = (width + 4) * entries * (sorted ? key.sell_sorted_places : key.sell_places) + rows * (4.0 / 32 + (sorted ? 2 : 0)) + vectors;
+    prediction.gain = csr / csr_share(key.average) / (sell / kSellShare);
+    return prediction;
 }
 
 DispatchKey make_dispatch_key(const OrientationProfile& profile, VectorType type, int arch) {
@@ -96,6 +119,10 @@ DispatchKey make_dispatch_key(const OrientationProfile& profile, VectorType type
     key.scattered = (type == VectorType::fp64 ? profile.sectors_fp64 : profile.sectors_fp32) * (1 - profile.similarity);
     // Items have about as many rows as the shorter of the two runs, where rows are short or long.
     key.narrow = profile.cols <= kNarrowSpan ? 1.0 : (profile.average < 16 ? profile.narrow256 : profile.narrow32);
+    if (profile.nnz > 0) {
+        key.sell_places = static_cast<double>(profile.sell32_entries) / static_cast<double>(profile.nnz);
+        key.sell_sorted_places = static_cast<double>(profile.sell32_sorted_entries) / static_cast<double>(profile.nnz);
+    }
     if (profile.exact_bf16) key.exact = ValueForm::bf16;
     else if (profile.exact_fp32 && type == VectorType::fp64) key.exact = ValueForm::fp32;
     const double value_bytes = stored_bytes(key.exact, type);
@@ -114,11 +141,11 @@ DispatchKey make_dispatch_key(const OrientationProfile& profile, VectorType type
 std::string text(const DispatchKey& key) {
     const char* exact = key.exact == ValueForm::bf16 ? "bf16" : key.exact == ValueForm::fp32 ? "fp32" : "as stored";
     return fmt::format(
-        "{} {} offsets{} {}x{} N={} nnz={} rows avg {:.1f} p95 {} p99 {} max {} cv {:.2f} {} block {}x{} fill {:.2f} diagonals {} align {} batch {} sm_{} scattered {:.2f} "
-        "narrow {:.2f} values {}",
+        "{} {} offsets{} {}x{} N={} nnz={} rows avg {:.1f} p95 {} p99 {} max {} cv {:.2f} {} block {}x{} fill {:.2f} diagonals {} align {} batch {} sm_{} "
+        "scattered {:.2f} narrow {:.2f} sell {:.2f} {:.2f} values {}",
         key.format, key.type == VectorType::fp64 ? "fp64" : "fp32", key.index_bits, key.rows, key.cols, key.vectors, key.nnz, key.average, key.p95, key.p99,
-        key.longest, key.variation, key.sorted_columns ? "sorted" : "unsorted", key.block_rows, key.block_cols, key.block_fill, key.diagonals, key.alignment_bytes, key.batch, key.arch,
-        key.scattered, key.narrow, exact);
+        key.longest, key.variation, key.sorted_columns ? "sorted" : "unsorted", key.block_rows, key.block_cols, key.block_fill, key.diagonals,
+        key.alignment_bytes, key.batch, key.arch, key.scattered, key.narrow, key.sell_places, key.sell_sorted_places, exact);
 }
 
 std::vector<Candidate> spmv_candidates(const DispatchKey& key, std::int64_t expected_products) {
@@ -138,7 +165,7 @@ std::vector<Candidate> spmv_candidates(const DispatchKey& key, std::int64_t expe
         if (key.index_bits == 32) add(cusparse, fmt::format("rows of up to {} entries, {:.0f} on average", key.longest, key.average));
     };
     if (pays(kProductsForFormats) && key.nnz >= kEntriesForTiming) {
-        if (const auto format = format_candidate(key)) add(format->choice, format->reason);
+        if (const auto format = places_candidate(key)) add(format->choice, format->reason);
     }
     const SpmvChoice balanced = staged(SpmvKernel::balanced, 128, 1024);
     if (scattered) {
@@ -161,6 +188,11 @@ std::vector<Candidate> spmv_candidates(const DispatchKey& key, std::int64_t expe
         add(staged(SpmvKernel::products, 256, 2048), "scattered gathers: all threads gather, whatever the rows");
     } else {
         add(staged(SpmvKernel::stream, 128, 2048), "local gathers: large items, neighbouring rows gather together");
+        const SellPrediction sell = predict_sell(key);
+        if (sell.gain >= kLeastFormatGain && pays(kProductsForFormats)) {
+            add(sell.choice, fmt::format("local gathers, {:.1f} places an entry: {:.2f} times as fast by its bytes",
+                                         sell.choice.sigma > 1 ? key.sell_sorted_places : key.sell_places, sell.gain));
+        }
         add(staged(SpmvKernel::stream, 128, 1024), "local gathers: smaller items");
         if (uneven) add_cusparse();
         add(staged(SpmvKernel::stream, 256, 1024), "local gathers: smaller items, more threads");
@@ -168,9 +200,9 @@ std::vector<Candidate> spmv_candidates(const DispatchKey& key, std::int64_t expe
     }
     for (Candidate& candidate : candidates) {
         SpmvChoice& choice = candidate.choice;
-        if (!is_staged(choice) || !pays(kProductsForNarrowing)) continue;
-        choice.narrow_columns = key.narrow >= 0.5;
-        if (choice.kernel != SpmvKernel::products) choice.values = key.exact;
+        if (!pays(kProductsForNarrowing)) continue;
+        if (takes_narrow_columns(choice)) choice.narrow_columns = key.narrow >= 0.5;
+        if (takes_narrow_values(choice)) choice.values = key.exact;
     }
     return candidates;
 }

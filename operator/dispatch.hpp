@@ -37,6 +37,9 @@ struct DispatchKey {
     int arch = 90;             // compute capability x 10
     double scattered = 0;      // distinct sectors of x an entry that the rows beside do not share: 0 local, 1 random
     double narrow = 0;         // share of the entries that 16-bit columns can serve
+    // Places of SELL-32 for each entry, rows in their order and sorted by length; 0: not known.
+    double sell_places = 0;
+    double sell_sorted_places = 0;
     ValueForm exact = ValueForm::as_vectors;  // the narrowest form that holds every value exactly
     bool operator==(const DispatchKey&) const = default;
 };
@@ -55,13 +58,23 @@ std::vector<Candidate> spmv_candidates(const DispatchKey& key, std::int64_t expe
 // large or many, columns of blocks elsewhere.
 SpmvChoice block_choice(std::int32_t block_rows, std::int32_t block_cols, double entries_per_row, ValueForm values);
 
-// A format other than CSR is proposed where a product moves at most this share of the bytes that it moves with CSR in its narrowest form, and
-// where there are entries enough for timing: below that launches decide, not bytes.
+// Blocks, diagonals or dense storage are proposed where a product moves at most this share of the bytes that it moves with CSR in its narrowest
+// form, and where there are entries enough for timing: below that launches decide, not bytes. Then they are the best guess.
 inline constexpr double kFormatBytes = 0.92;
 // Dense storage is proposed from this share of places with entries on. By bytes it would pay from two thirds on, but its zeros spread a non-finite
 // x to rows that have no entry there; nearly full matrices are served by large blocks, which do not.
 inline constexpr double kDenseDensity = 1.0;
-// Blocks, diagonals and dense storage cost about ten products to make, and save 8 % to 40 % of each.
+// SELL-32, of the rows in their order where that hardly costs places, else sorted; and how many times as fast as the kernels of CSR its product
+// is by the bytes that both move and the shares of the copy bandwidth that they reach on an H200. 0 where SELL cannot be judged or is not meant:
+// scattered gathers, unknown places. (ELL, HYB and COO never move fewer bytes than CSR: they are taken only where asked for.)
+struct SellPrediction {
+    SpmvChoice choice;
+    double gain = 0;
+};
+SellPrediction predict_sell(const DispatchKey& key);
+// SELL is proposed, to be timed, where it promises at least this.
+inline constexpr double kLeastFormatGain = 1.08;
+// Products that pay for a format: its conversion costs about ten, and saves 8 % to 40 % of each.
 inline constexpr std::int64_t kProductsForFormats = 128;
 
 // Products that a conversion must serve before it pays: narrow columns and values cost about three products, panels about ten, and save 10 %

@@ -29,7 +29,7 @@ const char* name(NarrowKind kind);
 struct OperatorOptions {
     SpmvKind spmv = SpmvKind::automatic;
     StorageKind storage = StorageKind::automatic;
-    // Forced kernels, over all other choices: of A x, and of A^T y. On the CPU those of is_padded() only.
+    // Forced kernels, over all other choices: of A x, and of A^T y. On the CPU those of is_format() only.
     std::optional<SpmvChoice> forward = std::nullopt;
     std::optional<SpmvChoice> adjoint = std::nullopt;
     NarrowKind narrow = NarrowKind::lossless;
@@ -53,6 +53,13 @@ struct ProductDecision {
     std::vector<Timing> candidates;
 };
 
+// Where the time of making an operator went.
+struct SetupSeconds {
+    double upload = 0;     // to the device, with the conversion of values and offsets
+    double transpose = 0;  // the other orientation
+    double choice = 0;     // profile, choice by timing, plan, and the form that the kernels read
+};
+
 // What was chosen, for people: printed by -v and written to JSON.
 struct OperatorPlan {
     StorageKind storage = StorageKind::dual;
@@ -63,6 +70,7 @@ struct OperatorPlan {
     ProductDecision adjoint_decision;
     bool deterministic = true;    // the same plan gives the same bits at every run
     std::int64_t bytes = 0;       // the stored matrix
+    SetupSeconds setup;
     std::vector<std::string> notes;
 };
 

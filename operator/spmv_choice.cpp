@@ -14,9 +14,9 @@ namespace {
     throw InputError(fmt::format(
         "no such product kernel: '{}'. There are rows-T with T = 1, 2, 4, 8, 16, 32, 128, 256, 512 threads a row; stream-TxC, products-TxC and balanced-TxC "
         "with TxC = 128x2048, 128x1024, 256x1024, 256x2048, each with +columns16, +fp32 or +bf16 (not products), +panelsN (N = 2 to 16), "
-        "+atomic as wanted; "
-        "cusparse-alg1, cusparse-alg2; bsr-RxC-columns (R, C = 1 to 32), bsr-RxR-blocks (R = 1, 2, 4, 8, 16, 32), each with +rowmajor, +fp32 or "
-        "+bf16; bell-RxR, dia, dense, cusparse-bsr-RxC",
+        "+atomic as wanted; sell-32, sell-32-S with S = 32, 64, ... 65536 (rows sorted within S), ell, hyb, hyb-qN with N = 1 to 100 %, coo, "
+        "each with +columns16 (sell), +fp32 or +bf16, +atomic (hyb, coo); bsr-RxC-columns (R, C = 1 to 32), bsr-RxR-blocks (R = 1, 2, 4, 8, 16, 32), "
+        "each with +rowmajor, +fp32 or +bf16; bell-RxR, dia, dense; cusparse-alg1, cusparse-alg2, cusparse-bsr-RxC",
         text));
 }
 
@@ -33,54 +33,60 @@ bool take(std::string_view& rest, int& number) {
     return true;
 }
 
-const char* value_suffix(ValueForm values) { return values == ValueForm::fp32 ? "+fp32" : values == ValueForm::bf16 ? "+bf16" : ""; }
-
-ValueForm take_values(std::string_view& rest) {
-    if (take(rest, "+fp32")) return ValueForm::fp32;
-    return take(rest, "+bf16") ? ValueForm::bf16 : ValueForm::as_vectors;
-}
+bool is_one_of(int value, std::initializer_list<int> values) { return std::find(values.begin(), values.end(), value) != values.end(); }
+bool is_power_of_two(int value, int least, int most) { return value >= least && value <= most && (value & (value - 1)) == 0; }
 
 // "3x9" of blocks.
 bool take_block(std::string_view& rest, SpmvChoice& choice) {
     const auto fits = [](int side) { return side >= 1 && side <= kLargestBlockSide; };
     return take(rest, choice.block_rows) && take(rest, "x") && take(rest, choice.block_cols) && fits(choice.block_rows) && fits(choice.block_cols);
 }
-
 bool is_power_square(const SpmvChoice& choice) {
-    return choice.block_rows == choice.block_cols && (choice.block_rows & (choice.block_rows - 1)) == 0;
+    return choice.block_rows == choice.block_cols && is_power_of_two(choice.block_rows, 1, kLargestBlockSide);
 }
 
-// The padded formats and cusparse-bsr; false where the text begins otherwise.
-bool take_padded(std::string_view& rest, SpmvChoice& choice, std::string_view words) {
-    if (rest == "dia" || rest == "dense") {
-        choice.kernel = rest == "dia" ? SpmvKernel::dia : SpmvKernel::dense;
+// All that comes before the suffixes; false: that is no kernel.
+bool take_kernel(std::string_view& rest, SpmvChoice& choice) {
+    const auto is = [&](std::string_view word, SpmvKernel kernel) {
+        if (!take(rest, word)) return false;
+        choice.kernel = kernel;
         return true;
+    };
+    if (is("rows-", SpmvKernel::rows)) return take(rest, choice.threads) && is_one_of(choice.threads, {1, 2, 4, 8, 16, 32, 128, 256, 512});
+    if (is("stream-", SpmvKernel::stream) || is("products-", SpmvKernel::products) || is("balanced-", SpmvKernel::balanced)) {
+        return take(rest, choice.threads) && take(rest, "x") && take(rest, choice.capacity) && is_one_of(choice.threads, {128, 256}) &&
+               is_one_of(choice.capacity, {1024, 2048});
     }
-    if (take(rest, "cusparse-bsr-")) {
-        choice.kernel = SpmvKernel::cusparse_bsr;
-        if (!take_block(rest, choice) || !rest.empty()) refuse(words);
-        return true;
+    if (is("sell-32", SpmvKernel::sell)) return !take(rest, "-") || (take(rest, choice.sigma) && is_power_of_two(choice.sigma, 32, 65536));
+    if (is("hyb", SpmvKernel::hyb)) return !take(rest, "-q") || (take(rest, choice.quantile) && choice.quantile >= 1 && choice.quantile <= 100);
+    if (is("bsr-", SpmvKernel::bsr)) {
+        if (!take_block(rest, choice)) return false;
+        if (take(rest, "-columns")) return true;
+        choice.mapping = BlockMapping::blocks;
+        return take(rest, "-blocks") && is_power_square(choice);
     }
-    if (take(rest, "bell-")) {
-        choice.kernel = SpmvKernel::bell;
+    if (is("bell-", SpmvKernel::bell)) {
         choice.mapping = BlockMapping::blocks;
         choice.order = BlockOrder::row_major;
-        if (!take_block(rest, choice) || !rest.empty() || !is_power_square(choice)) refuse(words);
-        return true;
+        return take_block(rest, choice) && is_power_square(choice);
     }
-    if (!take(rest, "bsr-")) return false;
-    choice.kernel = SpmvKernel::bsr;
-    if (!take_block(rest, choice)) refuse(words);
-    if (take(rest, "-blocks")) choice.mapping = BlockMapping::blocks;
-    else if (!take(rest, "-columns")) refuse(words);
-    if (choice.mapping == BlockMapping::blocks && !is_power_square(choice)) refuse(words);
-    if (take(rest, "+rowmajor")) choice.order = BlockOrder::row_major;
-    choice.values = take_values(rest);
-    if (!rest.empty()) refuse(words);
-    return true;
+    if (is("cusparse-bsr-", SpmvKernel::cusparse_bsr)) return take_block(rest, choice);
+    return is("ell", SpmvKernel::ell) || is("coo", SpmvKernel::coo) || is("dia", SpmvKernel::dia) || is("dense", SpmvKernel::dense) ||
+           is("cusparse-alg1", SpmvKernel::cusparse_alg1) || is("cusparse-alg2", SpmvKernel::cusparse_alg2) ||
+           is("cusparse-transposed", SpmvKernel::cusparse_transposed);
 }
 
-bool is_one_of(int value, std::initializer_list<int> values) { return std::find(values.begin(), values.end(), value) != values.end(); }
+// "+rowmajor", "+columns16", "+fp32" or "+bf16", "+panelsN", "+atomic", in this order.
+std::string suffixes(const SpmvChoice& choice) {
+    std::string words;
+    if (choice.kernel == SpmvKernel::bsr && choice.order == BlockOrder::row_major) words += "+rowmajor";
+    if (choice.narrow_columns) words += "+columns16";
+    if (choice.values == ValueForm::fp32) words += "+fp32";
+    if (choice.values == ValueForm::bf16) words += "+bf16";
+    if (choice.panels > 1) words += fmt::format("+panels{}", choice.panels);
+    if (choice.atomic) words += "+atomic";
+    return words;
+}
 
 }  // namespace
 
@@ -88,12 +94,33 @@ bool is_staged(const SpmvChoice& choice) {
     return choice.kernel == SpmvKernel::stream || choice.kernel == SpmvKernel::products || choice.kernel == SpmvKernel::balanced;
 }
 
-bool has_value_forms(const SpmvChoice& choice) {
-    return choice.kernel == SpmvKernel::stream || choice.kernel == SpmvKernel::balanced || choice.kernel == SpmvKernel::bsr;
+bool is_format(const SpmvChoice& choice) {
+    switch (choice.kernel) {
+        case SpmvKernel::sell:
+        case SpmvKernel::ell:
+        case SpmvKernel::hyb:
+        case SpmvKernel::coo:
+        case SpmvKernel::bsr:
+        case SpmvKernel::bell:
+        case SpmvKernel::dia:
+        case SpmvKernel::dense: return true;
+        default: return false;
+    }
 }
 
-bool is_padded(const SpmvChoice& choice) {
-    return choice.kernel == SpmvKernel::bsr || choice.kernel == SpmvKernel::bell || choice.kernel == SpmvKernel::dia || choice.kernel == SpmvKernel::dense;
+bool takes_narrow_columns(const SpmvChoice& choice) { return is_staged(choice) || choice.kernel == SpmvKernel::sell; }
+
+bool takes_narrow_values(const SpmvChoice& choice) {
+    switch (choice.kernel) {
+        case SpmvKernel::stream:
+        case SpmvKernel::balanced:
+        case SpmvKernel::sell:
+        case SpmvKernel::ell:
+        case SpmvKernel::hyb:
+        case SpmvKernel::coo:
+        case SpmvKernel::bsr: return true;
+        default: return false;
+    }
 }
 
 bool is_deterministic(const SpmvChoice& choice) {
@@ -102,59 +129,61 @@ bool is_deterministic(const SpmvChoice& choice) {
 }
 
 std::string text(const SpmvChoice& choice) {
-    switch (choice.kernel) {
-        case SpmvKernel::rows: return fmt::format("rows-{}", choice.threads);
-        case SpmvKernel::cusparse_alg1: return "cusparse-alg1";
-        case SpmvKernel::cusparse_alg2: return "cusparse-alg2";
-        case SpmvKernel::cusparse_transposed: return "cusparse-transposed";
-        case SpmvKernel::bell: return fmt::format("bell-{}x{}", choice.block_rows, choice.block_cols);
-        case SpmvKernel::dia: return "dia";
-        case SpmvKernel::dense: return "dense";
-        case SpmvKernel::cusparse_bsr: return fmt::format("cusparse-bsr-{}x{}", choice.block_rows, choice.block_cols);
-        case SpmvKernel::bsr:
-            return fmt::format("bsr-{}x{}-{}{}{}", choice.block_rows, choice.block_cols, choice.mapping == BlockMapping::columns ? "columns" : "blocks",
-                               choice.order == BlockOrder::row_major ? "+rowmajor" : "", value_suffix(choice.values));
-        case SpmvKernel::stream:
-        case SpmvKernel::products:
-        case SpmvKernel::balanced: break;
-    }
-    const char* family = choice.kernel == SpmvKernel::stream ? "stream" : choice.kernel == SpmvKernel::products ? "products" : "balanced";
-    std::string words = fmt::format("{}-{}x{}", family, choice.threads, choice.capacity);
-    if (choice.narrow_columns) words += "+columns16";
-    words += value_suffix(choice.values);
-    if (choice.panels > 1) words += fmt::format("+panels{}", choice.panels);
-    if (choice.atomic) words += "+atomic";
-    return words;
+    const auto block = [&] { return fmt::format("{}x{}", choice.block_rows, choice.block_cols); };
+    const auto item = [&] { return fmt::format("{}x{}", choice.threads, choice.capacity); };
+    const auto kernel = [&]() -> std::string {
+        switch (choice.kernel) {
+            case SpmvKernel::rows: return fmt::format("rows-{}", choice.threads);
+            case SpmvKernel::stream: return "stream-" + item();
+            case SpmvKernel::products: return "products-" + item();
+            case SpmvKernel::balanced: return "balanced-" + item();
+            case SpmvKernel::cusparse_alg1: return "cusparse-alg1";
+            case SpmvKernel::cusparse_alg2: return "cusparse-alg2";
+            case SpmvKernel::cusparse_transposed: return "cusparse-transposed";
+            case SpmvKernel::sell: return choice.sigma > 1 ? fmt::format("sell-32-{}", choice.sigma) : "sell-32";
+            case SpmvKernel::ell: return "ell";
+            case SpmvKernel::hyb: return choice.quantile > 0 ? fmt::format("hyb-q{}", choice.quantile) : "hyb";
+            case SpmvKernel::coo: return "coo";
+            case SpmvKernel::bsr: return "bsr-" + block() + (choice.mapping == BlockMapping::columns ? "-columns" : "-blocks");
+            case SpmvKernel::bell: return "bell-" + block();
+            case SpmvKernel::dia: return "dia";
+            case SpmvKernel::dense: return "dense";
+            case SpmvKernel::cusparse_bsr: return "cusparse-bsr-" + block();
+        }
+        throw InternalError("text: no such kernel");
+    };
+    return kernel() + suffixes(choice);
 }
 
 SpmvChoice parse_spmv_choice(std::string_view words) {
     SpmvChoice choice;
     std::string_view rest = words;
-    if (rest == "cusparse-alg1" || rest == "cusparse-alg2" || rest == "cusparse-transposed") {
-        choice.kernel = rest == "cusparse-alg1"   ? SpmvKernel::cusparse_alg1
-                        : rest == "cusparse-alg2" ? SpmvKernel::cusparse_alg2
-                                                  : SpmvKernel::cusparse_transposed;
-        return choice;
-    }
-    if (take_padded(rest, choice, words)) return choice;
-    if (take(rest, "rows-")) {
-        choice.kernel = SpmvKernel::rows;
-        if (!take(rest, choice.threads) || !rest.empty() || !is_one_of(choice.threads, {1, 2, 4, 8, 16, 32, 128, 256, 512})) refuse(words);
-        return choice;
-    }
-    if (take(rest, "stream-")) choice.kernel = SpmvKernel::stream;
-    else if (take(rest, "products-")) choice.kernel = SpmvKernel::products;
-    else if (take(rest, "balanced-")) choice.kernel = SpmvKernel::balanced;
-    else refuse(words);
-    if (!take(rest, choice.threads) || !take(rest, "x") || !take(rest, choice.capacity)) refuse(words);
-    if (!is_one_of(choice.threads, {128, 256}) || !is_one_of(choice.capacity, {1024, 2048})) refuse(words);
-    if (take(rest, "+columns16")) choice.narrow_columns = true;
-    choice.values = take_values(rest);
-    if (take(rest, "+panels") && (!take(rest, choice.panels) || choice.panels < 2 || choice.panels > 16)) refuse(words);
-    if (take(rest, "+atomic")) choice.atomic = true;
+    if (!take_kernel(rest, choice)) refuse(words);
+    const bool row_major = take(rest, "+rowmajor");
+    if (row_major) choice.order = BlockOrder::row_major;
+    choice.narrow_columns = take(rest, "+columns16");
+    if (take(rest, "+fp32")) choice.values = ValueForm::fp32;
+    else if (take(rest, "+bf16")) choice.values = ValueForm::bf16;
+    const bool panels = take(rest, "+panels");
+    if (panels && (!take(rest, choice.panels) || choice.panels < 2 || choice.panels > 16)) refuse(words);
+    choice.atomic = take(rest, "+atomic");
     if (!rest.empty()) refuse(words);
-    if (choice.kernel == SpmvKernel::products && choice.values != ValueForm::as_vectors) refuse(words);
+    if (row_major && choice.kernel != SpmvKernel::bsr) refuse(words);
+    if (choice.narrow_columns && !takes_narrow_columns(choice)) refuse(words);
+    if (choice.values != ValueForm::as_vectors && !takes_narrow_values(choice)) refuse(words);
+    if (panels && !is_staged(choice)) refuse(words);
+    if (choice.atomic && !is_staged(choice) && choice.kernel != SpmvKernel::hyb && choice.kernel != SpmvKernel::coo) refuse(words);
     return choice;
+}
+
+SpmvChoice parse_format(std::string_view words) {
+    try {
+        const SpmvChoice choice = parse_spmv_choice(words == "sell" ? "sell-32-1024" : words);
+        if (is_format(choice)) return choice;
+    } catch (const InputError&) {
+    }
+    throw InputError(fmt::format("no such format: '{}'. There are sell (rows sorted within 1024), sell-32, sell-32-S, ell, hyb, hyb-qN, coo, bsr-RxC-columns, "
+                                 "bsr-RxR-blocks, bell-RxR, dia, dense, with the suffixes of their kernels", words));
 }
 
 }  // namespace lsmr

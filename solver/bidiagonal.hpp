@@ -18,6 +18,20 @@
 
 namespace lsmr {
 
+// y <- product A x + vector y
+struct ProductFactors {
+    double product;
+    double vector;
+};
+// Of u-hat <- c1 A v-hat + c2 u-hat.
+LSMR_HD inline ProductFactors forward_factors(double sigma, double alpha, double beta) {
+    return {sigma * (alpha > 0 && is_finite(alpha) ? 1.0 / alpha : 0.0), beta > 0 ? -alpha / beta : 0.0};
+}
+// Of v-hat <- d1 A^T u-hat + d2 v-hat. beta = 0: the residual is reached exactly; v-hat becomes 0, so alpha is 0 and the tests then pass.
+LSMR_HD inline ProductFactors adjoint_factors(double sigma, double alpha, double beta) {
+    return {beta > 0 ? sigma / beta : 0.0, beta > 0 ? -beta / alpha : 0.0};
+}
+
 template <class T>
 struct BidiagonalRecurrence {
     // Coefficients that the products and the update read.
@@ -110,9 +124,9 @@ struct BidiagonalRecurrence {
         if (!is_finite(x_norm)) return fail(Suspect::iterate, progress.iteration);
         beta = new_beta;
         if (!is_finite(beta)) return fail(Suspect::beta, progress.iteration + 1);
-        // beta = 0: the residual is reached exactly; v-hat becomes 0, so alpha is 0 and the tests below pass.
-        set(d1, beta > 0 ? sigma / beta : 0.0);
-        set(d2, beta > 0 ? -beta / alpha : 0.0);
+        const ProductFactors factors = adjoint_factors(sigma, alpha, beta);
+        set(d1, factors.product);
+        set(d2, factors.vector);
     }
 
     // step: of x along the direction whose sums (part_within()) are given. Where it leads beyond the trust radius it is cut, the solve ends
@@ -190,10 +204,10 @@ struct BidiagonalRecurrence {
     }
     // Coefficients of the next forward product, and of the update.
     LSMR_HD void set_products() {
-        const double inverse = alpha > 0 && is_finite(alpha) ? 1.0 / alpha : 0.0;
-        inverse_alpha = static_cast<T>(inverse);
-        set(c1, sigma * inverse);
-        set(c2, beta > 0 ? -alpha / beta : 0.0);
+        const ProductFactors factors = forward_factors(sigma, alpha, beta);
+        inverse_alpha = static_cast<T>(alpha > 0 && is_finite(alpha) ? 1.0 / alpha : 0.0);
+        set(c1, factors.product);
+        set(c2, factors.vector);
     }
     LSMR_HD void stop(int code) {
         progress.code = code;

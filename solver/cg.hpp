@@ -227,22 +227,19 @@ struct Cg {
     // w.r holds b - A x; x the start. step is 0, so the update only measures.
     template <class Backend>
     static void start(Backend& backend, const Vectors& w, Recurrence* r, const Anchors<T>& /*anchors*/) {
-        backend.elementwise(backend.cols(), CgUpdate<T>{r, w.p, w.q, w.x, w.r}, 0);
-        backend.finish(r, Recurrence::start, 2);
+        backend.elementwise_finish(backend.cols(), CgUpdate<T>{r, w.p, w.q, w.x, w.r}, 0, r, Recurrence::start, 2, Beside::nothing);
     }
 
     template <class Backend>
     static void iterate(Backend& backend, const Vectors& w, Recurrence* r, const Anchors<T>& anchors) {
         backend.elementwise(backend.cols(), CgDirection<T>{r, w.r, w.p}, 1);
         backend.forward(r, &r->forward, w.p, &r->zero, w.q, 0);
-        backend.elementwise(backend.cols(), InnerProduct<T>{w.p, w.q}, 0);
-        backend.finish(r, Recurrence::after_forward, 2);
+        backend.elementwise_finish(backend.cols(), InnerProduct<T>{w.p, w.q}, 0, r, Recurrence::after_forward, 2, Beside::nothing);
         if (anchors.bounded) {
             backend.elementwise(backend.cols(), Reach<T>{w.x, anchors.start, w.p, nullptr, nullptr}, 0);
             backend.finish(r, Recurrence::before_step, 3);
         }
-        backend.elementwise(backend.cols(), CgUpdate<T>{r, w.p, w.q, w.x, w.r}, 0);
-        backend.finish(r, Recurrence::after_update, 2);
+        backend.elementwise_finish(backend.cols(), CgUpdate<T>{r, w.p, w.q, w.x, w.r}, 0, r, Recurrence::after_update, 2, Beside::nothing);
     }
 };
 

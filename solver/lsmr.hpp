@@ -175,8 +175,7 @@ struct Lsmr {
         }
         // Stage A, and beside it the update of the iteration before.
         backend.forward(r, &r->c1, w.v, &r->c2, w.u, 0);
-        backend.elementwise(backend.cols(), LsmrStep<T>{r, w.v, w.h, w.hbar, w.x}, 1);
-        backend.finish(r, Recurrence::after_forward, 2);
+        backend.elementwise_finish(backend.cols(), LsmrStep<T>{r, w.v, w.h, w.hbar, w.x}, 1, r, Recurrence::after_forward, 2, Beside::product);
         // Stage B.
         backend.adjoint(r, &r->d1, w.u, &r->d2, w.p, 0);
         if (anchors.preconditioned) backend.precondition(r, w.p, w.t, w.v, 0);

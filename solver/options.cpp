@@ -80,6 +80,14 @@ const char* name(Preconditioner preconditioner) {
     }
     return "";
 }
+const char* name(ExecutorKind executor) {
+    switch (executor) {
+        case ExecutorKind::automatic: return "auto";
+        case ExecutorKind::graph: return "graph";
+        case ExecutorKind::persistent: return "persistent";
+    }
+    return "";
+}
 const char* name(Precision precision) { return precision == Precision::fp64 ? "fp64" : "fp32"; }
 
 OperatorOptions operator_options(const PrepareOptions& options, int exponent) {

@@ -19,6 +19,9 @@ enum class Method { automatic, lsmr, lsqr, cgls, cg };
 enum class DampCenter { zero, x0, given };
 enum class Precision { fp64, fp32 };
 enum class DeviceKind { automatic, cpu, cuda };
+// How iterations run on a GPU. graph: a few kernels each, recorded and replayed. persistent: many iterations of LSMR or LSQR in one kernel, for
+// small matrices (solver/cuda/persistent_kernel.hpp).
+enum class ExecutorKind { automatic, graph, persistent };
 
 // Powers of two that even out norms. columns: the iteration sees A D and D^-1 x, the problem stays. rows: rows are weighted, which
 // changes the least-squares problem wherever A x = b cannot be met.
@@ -35,6 +38,7 @@ struct PrepareOptions {
     Precision precision = Precision::fp64;   // of the matrix copy and the vectors; scalars are always fp64
     SpmvKind spmv = SpmvKind::automatic;
     StorageKind storage = StorageKind::automatic;
+    ExecutorKind executor = ExecutorKind::automatic;
     // On a GPU: kernels forced over the choice, as a plan or a saved state names them; and the narrow forms that may be taken.
     std::optional<SpmvChoice> forward_kernel = std::nullopt;
     std::optional<SpmvChoice> adjoint_kernel = std::nullopt;
@@ -91,6 +95,7 @@ void check_options(const SolveOptions& options);
 const char* name(Method method);
 const char* name(DampCenter center);
 const char* name(Precision precision);
+const char* name(ExecutorKind executor);
 const char* name(Scaling scale);
 const char* name(Preconditioner preconditioner);
 

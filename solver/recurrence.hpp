@@ -14,6 +14,9 @@ namespace lsmr {
 // How an executor begins: with the method's start, or in the middle, with state and vectors as they are.
 enum class Entry { start, go_on };
 
+// Whether an elementwise step may run at the same time as the product that was called just before it.
+enum class Beside { nothing, product };
+
 // Where a recurrence leaves its records: a ring that the host reads behind it. In memory that both sides can address.
 struct RecordRing {
     IterationRecord* records = nullptr;

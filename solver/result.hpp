@@ -65,6 +65,8 @@ struct PreparedInfo {
     std::string device_name;
     Precision precision = Precision::fp64;
     OperatorPlan plan;
+    ExecutorKind executor = ExecutorKind::automatic;  // on a GPU, of lsmr and lsqr: the one that was chosen
+    std::string executor_words;                       // the same for people, and why; empty on the CPU
     std::vector<std::string> notes;        // fall-backs taken, and why: each a sentence
     double setup_seconds = 0;
     int threads = 1;

@@ -51,8 +51,15 @@ namespace {
 
 // The engine that options ask for, with the fall-backs that they allow: dual -> single -> CPU, each one said.
 std::unique_ptr<Engine> make_engine(const EngineMatrix& a, const PrepareOptions& options, std::vector<std::string>& notes) {
-    if (options.device == DeviceKind::cpu) return make_cpu_engine(a, options);
+    const auto refuse_without_gpu = [&](const std::string& why) {
+        if (options.executor == ExecutorKind::persistent) throw InputError("the persistent executor needs a GPU: " + why);
+    };
+    if (options.device == DeviceKind::cpu) {
+        refuse_without_gpu("the CPU was asked for");
+        return make_cpu_engine(a, options);
+    }
     if (a.sketch) {
+        refuse_without_gpu("the sketch preconditioner runs on the CPU only");
         if (probe_cuda(options.device_index).usable) notes.push_back("running on the CPU: the sketch preconditioner runs there only");
         return make_cpu_engine(a, options);
     }
@@ -61,6 +68,7 @@ std::unique_ptr<Engine> make_engine(const EngineMatrix& a, const PrepareOptions&
         if (!probe.usable) {
             if (probe.built_in) notes.push_back("running on the CPU: " + probe.reason);
             if (options.spmv == SpmvKind::cusparse) throw InputError("cuSPARSE products need a GPU: " + probe.reason);
+            refuse_without_gpu(probe.reason);
             return make_cpu_engine(a, options);
         }
     }
@@ -78,7 +86,7 @@ std::unique_ptr<Engine> make_engine(const EngineMatrix& a, const PrepareOptions&
             if (!options.allow_fallback || (last && options.device == DeviceKind::cuda)) throw;
             notes.push_back(fmt::format("{}; {}", error.what(),
                                         last ? "running on the CPU instead" : "storing A once instead (bits may vary between runs)"));
-            if (last && options.spmv == SpmvKind::cusparse) throw;
+            if (last && (options.spmv == SpmvKind::cusparse || options.executor == ExecutorKind::persistent)) throw;
         }
     }
     PrepareOptions cpu = options;
@@ -202,6 +210,7 @@ SolveIdentity PreparedProblem::identity(std::span<const double> b, std::span<con
         {"the storage of A", name(info_.plan.storage)},
         {"the product with A", info_.plan.forward},
         {"the product with A^T", info_.plan.adjoint},
+        {"the executor", name(info_.executor)},
         {"damp", number(options.damp)},
         {"the centre of the damping", name(options.damp_center)},
         {"atol", number(options.atol)},

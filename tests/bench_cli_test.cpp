@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "bench/block_clock.hpp"
 #include "bench/diagnosis.hpp"
 #include "bench/profile_report.hpp"
 #include "data/generators.hpp"
@@ -254,9 +255,27 @@ TEST_CASE("bench: spmv times the products on the CPU beside Eigen and checks the
     }
 }
 
-TEST_CASE("bench: spmv times the CPU's formats by name") {
+TEST_CASE("bench: spmv times formats on the CPU, and says why one does not fit") {
+    const Outcome all = run("spmv --device cpu --precision fp64 --direction a --repeat 1 --warm-up 0 --generate bench-stencil27 --scale 0.002 --format all --json -");
+    REQUIRE(all.code == 0);
+    const auto parsed = json::parse(all.text);
+    std::vector<std::string> kernels;
+    for (const json& product : parsed["tables"][0]["products"]) {
+        kernels.push_back(product["kernel"].get<std::string>());
+        if (product.contains("failure")) continue;
+        CHECK(product["error"].get<double>() <= 1);
+        CHECK(product["repeatable"] == true);
+    }
+    // All that suit the matrix: 27 diagonals, nearly full.
+    for (const char* kernel : {"sell-32", "sell-32-1024", "ell", "hyb", "hyb-q95", "coo", "dia"}) CHECK(std::count(kernels.begin(), kernels.end(), kernel) == 1);
+    const Outcome uneven = run("spmv --device cpu --precision fp64 --direction a --repeat 1 --warm-up 0 --generate bench-powerlaw --scale 0.002 --format ell,sell --json -");
+    CHECK(has(uneven.text, "ell would store"));
+    refuses("spmv --generate bench-stencil27 --format all,none", 64, "no such format: 'all'");
+}
+
+TEST_CASE("bench: spmv times blocks and diagonals by name") {
     const Outcome report = run("spmv --generate bench-stencil27 --scale 0.002 --device cpu --precision fp64 --direction a --repeat 1 --warm-up 0 -q --json - "
-                               "--kernels bsr-3x3-columns,dia,bell-4x4");
+                               "--format bsr-3x3-columns,dia,bell-4x4");
     REQUIRE(report.code == 0);
     const json products = json::parse(report.text)["tables"][0]["products"];
     REQUIRE(products.size() == 6);
@@ -272,8 +291,124 @@ TEST_CASE("bench: spmv refuses what it cannot do") {
     refuses("spmv", 64, "no matrix is given");
     refuses("spmv --generate bench-stencil27,nowhere", 65, "nowhere");
     refuses("spmv --generate like-rucci1 --scale 0.01 --device cpu --kernels rows-8", 64, "--kernels names kernels of a GPU");
-    refuses("spmv --generate like-rucci1 --scale 0.01 --device cpu --kernels bsr-3x3", 65, "no such product kernel");
+    refuses("spmv --generate like-rucci1 --scale 0.01 --format bsr-3x3", 64, "no such format: 'bsr-3x3'");
     refuses("spmv --generate like-rucci1 --direction up", 64, "--direction up: must be a, at or both");
     refuses("spmv --generate like-rucci1 --repeat 0", 64, "--repeat 0");
     refuses("smpv", 64, "did you mean spmv?");
+}
+
+namespace {
+
+json solver_row(const json& table, const std::string& label) {
+    for (const json& row : table["solvers"]) {
+        if (row["label"] == label) return row;
+    }
+    FAIL("no row " << label);
+    return {};
+}
+
+}  // namespace
+
+TEST_CASE("bench: solve times iterations and solves on the CPU, beside Eigen") {
+    const Outcome text = run("solve --device cpu --iterations 5 --repeat 3 --generate bench-small,bench-medium --scale 0.1");
+    CHECK(text.code == 0);
+    for (const char* words : {"copy ", "medians of 3 blocks of 5 iterations", "bench-small: 2000 x 800", "bench-medium: 20000 x 6000", "fp64; least ", "fp32; least ",
+                              "us/iter", "set-up ms", "LeastSquaresConjugateGradient", "eigen an iteration (geometric mean of 4)"}) {
+        CAPTURE(words);
+        CHECK(has(text.text, words));
+    }
+    const Outcome report = run("solve --generate bench-small --scale 0.1 --device cpu --iterations 4 --repeat 3 --tolerance 1e-5 -q --json -");
+    REQUIRE(report.code == 0);
+    const json parsed = json::parse(report.text);
+    CHECK(parsed["schema"] == "lsmr_bench_solve/1");
+    REQUIRE(parsed["tables"].size() == 2);
+    const CsrMatrix a = generate("bench-small", {{"scale", 0.1}}, 1).a;
+    for (const json& table : parsed["tables"]) {
+        const bool wide = table["precision"] == "fp64";
+        CAPTURE(wide);
+        CHECK(table["rows"] == a.rows());
+        const double m = static_cast<double>(a.rows()), n = static_cast<double>(a.cols()), nnz = static_cast<double>(a.nnz());
+        CHECK(table["least_bytes"] == (wide ? 24 * nnz + 28 * m + 76 * n : 16 * nnz + 16 * m + 40 * n));
+        CHECK(table["ar_bound"].get<double>() > 0);
+        for (const char* label : {"cpu", "eigen"}) {
+            CAPTURE(label);
+            const json row = solver_row(table, label);
+            CHECK(row["seconds_per_iteration"].get<double>() > 0);
+            CHECK(row["least_seconds"] <= row["seconds_per_iteration"]);
+            CHECK(row["seconds_per_iteration"] <= row["most_seconds"]);
+            CHECK(row["iterations_timed"].get<int>() >= 3);
+            CHECK(row["iterations_timed"].get<int>() <= 12);  // fewer where other work makes a block late
+            CHECK(row["share_of_copy"].get<double>() > 0);
+            CHECK(row["setup"]["seconds"].get<double>() > 0);
+            CHECK(row["solve"]["reached"] == true);
+            CHECK(row["solve"]["iterations"].get<int>() > 5);
+            CHECK(row["solve"]["ls"].get<double>() <= 2.1e-5);
+        }
+        // Ours in fp64 is the measure itself; in fp32 it differs by rounding. Eigen's method has other iterates.
+        const double difference = solver_row(table, "cpu")["x_difference"].get<double>();
+        if (wide) CHECK(difference == 0);
+        else CHECK((difference > 0 && difference < 1e-4));
+        CHECK_FALSE(solver_row(table, "eigen").contains("x_difference"));
+        CHECK(solver_row(table, "eigen")["against_eigen"] == 1);
+    }
+}
+
+TEST_CASE("bench: solve adds rows that others measured") {
+    const std::string path = (fs::temp_directory_path() / ("lsmr_peers_" + std::to_string(::getpid()) + ".json")).string();
+    const CsrMatrix a = read_matrix(sample("tomography.mtx")).matrix;
+    const auto write = [&](const std::string& text) { std::ofstream(path) << text; };
+    const auto record = [&](const char* type, std::int64_t rows) {
+        return json{{"engine", "cupy-lsmr"}, {"dtype", type}, {"rows", rows}, {"cols", a.cols()}, {"nnz", a.nnz()}, {"seconds_per_iteration", 0.5}, {"spread", {0.25, 1}}}.dump() + "\n";
+    };
+    write(record("f64", a.rows()) + "\n" + record("f32", a.rows() + 1));
+    const std::string arguments = "solve " + sample("tomography.mtx") + " --device cpu --iterations 2 --repeat 1 --executors eigen --peers " + path;
+    const Outcome report = run(arguments + " -q --json -");
+    REQUIRE(report.code == 0);
+    const json parsed = json::parse(report.text);
+    const json row = solver_row(parsed["tables"][0], "cupy-lsmr");
+    CHECK(row["seconds_per_iteration"] == 0.5);
+    CHECK(row["most_seconds"] == 1);
+    CHECK(row["against_eigen"].get<double>() == doctest::Approx(solver_row(parsed["tables"][0], "eigen")["seconds_per_iteration"].get<double>() / 0.5));
+    CHECK(parsed["tables"][1]["solvers"].size() == 1);
+    const Outcome text = run(arguments + " 2>&1");
+    CHECK(has(text.text, "in fp32 belongs to no table"));
+    CHECK(has(text.text, "cupy-lsmr"));
+    write("{\"engine\": \"x\"}\n");
+    refuses(arguments, 65, path + ":1:1: expected a JSON object");
+    write("\n");
+    refuses(arguments, 65, "holds no measurements");
+    write(record("f16", a.rows()));
+    refuses(arguments, 65, "dtype is \"f16\", expected f32 or f64");
+    fs::remove(path);
+    refuses(arguments, 66, path);
+}
+
+TEST_CASE("bench: solve refuses what it cannot do") {
+    CHECK(has(run("solve --help").text, "--executors LIST"));
+    refuses("solve", 64, "no matrix is given");
+    refuses("solve --generate bench-small,nowhere", 65, "nowhere");
+    refuses("solve --generate bench-small --device cpu --executors textbook", 64, "--executors textbook: needs a GPU");
+    refuses("solve --generate bench-small --device cpu --executors cpu,rows-8", 64, "--executors rows-8: needs a GPU");
+    refuses("solve --generate bench-small --iterations 0", 64, "--iterations 0");
+    refuses("solve --generate bench-small --tolerance 0", 64, "must be positive");
+    refuses("sovle", 64, "did you mean solve?");
+}
+
+TEST_CASE("bench: blocks of iterations, the first of which is not counted") {
+    std::int64_t waits = 0;
+    BlockClock clock(10, 3, 1e9, [&] { return waits; });
+    CHECK(clock.tick(0));
+    std::int64_t done = 0;
+    // Steps of 4 iterations: blocks end at 12, 24, 36, 48.
+    while (clock.tick(done += 4)) waits += 1;
+    CHECK(done == 48);
+    CHECK(clock.seconds().size() == 3);
+    CHECK(clock.measured_iterations() == 36);
+    CHECK(clock.waits_per_iteration() == doctest::Approx(9.0 / 36));
+    BlockClock impatient(1000, 2, 0.0, [] { return 0; });
+    CHECK(impatient.tick(0));
+    CHECK(impatient.tick(0));  // no iteration, no block
+    CHECK(impatient.tick(1));
+    CHECK(impatient.tick(2));
+    CHECK_FALSE(impatient.tick(3));
 }

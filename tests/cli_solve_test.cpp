@@ -293,20 +293,17 @@ TEST_CASE("cli: kernels by name, and narrow forms, are refused where there is no
     const Run elsewhere = run({a, b, "--device", "cpu", "--spmv", "stream-128x2048"});
     CHECK(elsewhere.code == 64);
     CHECK(elsewhere.says("the kernel stream-128x2048 needs a GPU"));
-    // Formats that the CPU has too give the same x.
-    const Run rows = run({a, b, "--device", "cpu", "-o", "-"});
-    for (const char* format : {"bsr-2x2-columns", "bsr-3x3-columns+rowmajor", "bell-2x2", "dia", "dense"}) {
-        CAPTURE(format);
-        const Run in_format = run({a, b, "--device", "cpu", "--spmv", format, "-v", "-o", "-"});
-        CHECK(in_format.code == 0);
-        CHECK(in_format.says(std::string(format) + " (OpenMP"));
-        const auto x = parse_array(in_format.out).values, y = parse_array(rows.out).values;
-        REQUIRE(x.size() == y.size());
-        for (std::size_t i = 0; i < x.size(); ++i) CHECK(x[i] == doctest::Approx(y[i]));
-    }
+    // A format is a kernel too, and one that the CPU has.
+    const Run in_format = run({a, b, "--device", "cpu", "--spmv", "bsr-2x2-columns", "-v"});
+    CHECK(in_format.code == 0);
+    CHECK(in_format.says("bsr-2x2-columns (OpenMP"));
     const Run rounded = run({a, b, "--device", "cpu", "--narrow", "fp32-values"});
     CHECK(rounded.code == 64);
     CHECK(rounded.says("need a GPU"));
+    const Run persistent = run({a, b, "--device", "cpu", "--executor", "persistent"});
+    CHECK(persistent.code == 64);
+    CHECK(persistent.says("the persistent executor needs a GPU"));
+    CHECK(run({a, b, "--executor", "fast"}).says("graph"));
     // Integers are exact in fp32, and taken so unless that is forbidden; x has the same bits.
     const Run narrow = run({a, b, "--device", "cpu", "-v", "-o", "-"});
     const Run wide = run({a, b, "--device", "cpu", "-v", "--narrow", "none", "-o", "-"});
@@ -316,6 +313,37 @@ TEST_CASE("cli: kernels by name, and narrow forms, are refused where there is no
     const Run saved = run({a, b, "--device", "cpu", "--save-plan", folder / "plan.json"});
     CHECK(saved.code == 64);
     CHECK(saved.says("a plan is of kernels on a GPU"));
+}
+
+TEST_CASE("cli: a format is forced by name, on the CPU too, and gives the same solution") {
+    const Folder folder;
+    const std::string a = folder.write("A.mtx", kSmallA);
+    const std::string b = folder.write("b.mtx", array_text(3, 1, {1, 2, 3}));
+    const auto csr = parse_array(run({a, b, "--device", "cpu", "-o", "-"}).out).values;
+    for (const char* format : {"sell", "sell-32", "ell", "hyb", "hyb-q95", "coo", "bsr-2x2-columns", "bsr-3x3-columns+rowmajor", "bell-2x2", "dia", "dense"}) {
+        CAPTURE(format);
+        const Run forced = run({a, b, "--device", "cpu", "--format", format, "-v", "-o", "-"});
+        REQUIRE(forced.code == 0);
+        CHECK(forced.says(std::string(format) == "sell" ? "sell-32-1024 (OpenMP" : std::string(format) + " (OpenMP"));
+        const auto values = parse_array(forced.out).values;
+        REQUIRE(values.size() == csr.size());
+        for (std::size_t i = 0; i < csr.size(); ++i) CHECK(values[i] == doctest::Approx(csr[i]).epsilon(1e-5));
+    }
+    CHECK(run({a, b, "--device", "cpu", "--format", "auto"}).code == 0);
+    const Run wrong = run({a, b, "--format", "csr5"});
+    CHECK(wrong.code == 64);
+    CHECK(wrong.says("--format csr5"));
+    CHECK(wrong.says("There are sell"));
+    const Run narrow = run({a, b, "--device", "cpu", "--format", "ell+fp32"});
+    CHECK(narrow.code == 64);
+    CHECK(narrow.says("the kernel ell+fp32 needs a GPU"));
+    const Run single = run({a, b, "--device", "cpu", "--format", "ell", "--storage", "single"});
+    CHECK(single.code == 64);
+    CHECK(single.says("storage single is refused"));
+    // Written as a plan, and taken from it.
+    const std::string plan = folder / "plan.json";
+    CHECK(run({a, b, "--device", "cpu", "--format", "hyb", "--save-plan", plan}).code == 0);
+    CHECK(run({a, b, "--device", "cpu", "--plan", plan, "-v"}).says("hyb (OpenMP"));
 }
 
 TEST_CASE("cli: a plan of another matrix, precision or kernel is refused") {
@@ -341,6 +369,7 @@ TEST_CASE("cli: a plan of another matrix, precision or kernel is refused") {
     refuses(with("nnz", "six"), "has no whole number \"nnz\"");
     refuses(with("precision", "fp32"), "the plan is for fp32");
     refuses(with("storage", "triple"), "expected dual or single");
+    refuses(with("executor", "fast"), "expected graph or persistent");
     refuses(with("kernel_a", "stream"), "no such product kernel: 'stream'");
     refuses(with("kernel_at", nullptr), "has no text \"kernel_at\"");
     // A good one gets as far as the kernel, which needs a GPU.

@@ -8,6 +8,7 @@
 
 #include "memory/error.hpp"
 #include "operator/cpu/row_storage.hpp"
+#include "operator/formats/row_plans.hpp"
 #include "operator/function_operator.hpp"
 #include "operator/stacked_operator.hpp"
 #include "cpu_rig.hpp"
@@ -76,6 +77,75 @@ TEST_CASE("cpu operator: products fp64 dual") { suite_products<double>(make_rig<
 TEST_CASE("cpu operator: products fp32 dual") { suite_products<float>(make_rig<float>, with(StorageKind::dual)); }
 TEST_CASE("cpu operator: products fp64 single") { suite_products<double>(make_rig<double>, with(StorageKind::single)); }
 TEST_CASE("cpu operator: products fp32 single") { suite_products<float>(make_rig<float>, with(StorageKind::single)); }
+namespace {
+
+const char* const kFormats[] = {"sell-32", "sell-32-32", "sell-32-1024", "ell", "hyb", "hyb-q80", "coo"};
+
+// All that must hold of the formats, with one set of instructions.
+template <class T, cpu::InstructionSet set>
+void suite_formats() {
+    if (set > cpu::best_instruction_set<T>()) {
+        MESSAGE("skipped: this CPU has no " << cpu::name(set));
+        return;
+    }
+    constexpr MakeRig<T> make = where_it_fits<T, make_forced<T, set, cpu::Narrowing::lossless, 1>>;
+    for (const char* format : kFormats) {
+        CAPTURE(format);
+        OperatorOptions options;
+        options.forward = options.adjoint = parse_format(format);
+        suite_products<T>(make, options);
+        suite_repeats<T>(make, options, 4);
+        suite_adjoint<T>(make, options);
+        suite_exponent<T>(make, options);
+        suite_nonfinite<T>(make, options);
+        suite_infinite_coefficient<T>(make, options);
+    }
+}
+
+}  // namespace
+
+TEST_CASE("cpu operator: formats, portable, fp64") { suite_formats<double, cpu::InstructionSet::portable>(); }
+TEST_CASE("cpu operator: formats, portable, fp32") { suite_formats<float, cpu::InstructionSet::portable>(); }
+TEST_CASE("cpu operator: formats, avx2, fp64") { suite_formats<double, cpu::InstructionSet::avx2>(); }
+TEST_CASE("cpu operator: formats, avx2, fp32") { suite_formats<float, cpu::InstructionSet::avx2>(); }
+TEST_CASE("cpu operator: formats, avx512, fp64") { suite_formats<double, cpu::InstructionSet::avx512>(); }
+
+TEST_CASE("cpu operator: a forced format is said, holds its own arrays, and is refused where it does not fit") {
+    const auto a = matrix_with_rows(random_lengths(640, 1, 9, 121), 320, 121);
+    const CsrMatrix at = a->transposed();
+    const auto longest = [](const CsrMatrix& m) { return longest_row(m.rows(), m.offsets()); };
+    OperatorOptions ell;
+    ell.forward = ell.adjoint = parse_format("ell");
+    const OperatorPlan plan = make_rig<double>(a, ell)->plan();
+    CHECK(plan.forward.find(fmt::format("ell (OpenMP, {}; width {}, ", cpu::name(cpu::best_instruction_set<double>()), longest(*a))) == 0);
+    CHECK(text(*plan.forward_decision.choice) == "ell");
+    CHECK(text(*plan.adjoint_decision.choice) == "ell");
+    CHECK(plan.bytes == a->bytes() + 12 * (640 * longest(*a) + 320 * longest(at)));  // no second CSR
+    OperatorOptions coo;
+    coo.forward = coo.adjoint = parse_format("coo");
+    CHECK(make_rig<float>(a, coo)->plan().bytes == a->bytes() + 2 * 12 * a->nnz());
+    OperatorOptions one;
+    one.adjoint = parse_format("coo");
+    CHECK(make_rig<double>(a, one)->plan().forward.find("own csr rows") == 0);
+    CHECK(make_rig<double>(a, one)->plan().adjoint.find("coo (") == 0);
+
+    ell.storage = StorageKind::single;
+    CHECK_THROWS_AS(make_rig<double>(a, ell), InputError);
+    for (const char* kernel : {"stream-128x2048", "sell-32+columns16", "ell+fp32", "hyb+atomic"}) {
+        OperatorOptions gpu;
+        gpu.forward = parse_spmv_choice(kernel);
+        CHECK_THROWS_WITH_AS(make_rig<double>(a, gpu), fmt::format("the kernel {} needs a GPU: this operator is on the CPU", kernel).c_str(), InputError);
+    }
+    std::vector<std::int64_t> lengths(300, 2);
+    lengths[17] = 5000;
+    const auto uneven = matrix_with_rows(lengths, 5000, 122);
+    for (const char* format : {"ell", "sell-32", "sell-32-1024", "hyb-q100"}) {
+        OperatorOptions options;
+        options.forward = parse_format(format);
+        CHECK_THROWS_AS(make_rig<double>(uneven, options), InputError);
+    }
+}
+
 TEST_CASE("cpu operator: portable kernels fp64") { suite_instruction_set<double, cpu::InstructionSet::portable>(); }
 TEST_CASE("cpu operator: portable kernels fp32") { suite_instruction_set<float, cpu::InstructionSet::portable>(); }
 TEST_CASE("cpu operator: avx2 kernels fp64") { suite_instruction_set<double, cpu::InstructionSet::avx2>(); }

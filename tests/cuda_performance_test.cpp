@@ -1,10 +1,12 @@
 // Speeds that must not be lost: each is a fault that other libraries had, with a bound well above the noise of a run.
 #include <algorithm>
+#include <cmath>
 
 #include "cuda_rig.hpp"
 #include "operator/cuda/product_bench.hpp"
 #include "operator/cuda/profile.hpp"
 #include "operator_suite.hpp"
+#include "solver/solve.hpp"
 
 using namespace lsmr;
 using namespace lsmr::test;
@@ -91,6 +93,81 @@ TEST_CASE("cuda performance: a profile costs less than three products") {
     }
     CAPTURE(product);
     CHECK(profile <= 3 * product);
+}
+
+// Microseconds of an iteration: the difference of two solves of different length, the best of five. No test may end them.
+template <class Matrix>
+double iteration_us(const Matrix& a, ExecutorKind executor, Precision precision, Method method, std::string& words) {
+    PrepareOptions prepare;
+    prepare.device = DeviceKind::cuda;
+    prepare.executor = executor;
+    prepare.precision = precision;
+    PreparedProblem problem(a, prepare);
+    words = problem.info().executor_words;
+    const auto b = random_vector(a->rows(), 5);
+    std::vector<double> x(static_cast<std::size_t>(a->cols()));
+    SolveOptions options;
+    options.method = method;
+    options.atol = options.btol = options.conlim = 0;
+    options.stall_window = 0;
+    options.passes = std::int64_t{1} << 40;
+    std::int64_t made = 0;
+    const auto seconds = [&](std::int64_t iterations) {
+        options.max_iterations = iterations;
+        double best = 1e9;
+        for (int i = 0; i < 5; ++i) {
+            const SolveResult result = problem.solve(b, x, options);
+            made = result.iterations;
+            best = std::min(best, result.solve_seconds);
+        }
+        return best;
+    };
+    seconds(10);
+    const double few = seconds(500);
+    REQUIRE(made == 500);
+    const double many = seconds(4500);
+    REQUIRE(made > 1500);
+    return 1e6 * (many - few) / static_cast<double>(made - 500);
+}
+
+// Columns at random; values that fall off over the columns, so that no solve ends early.
+std::shared_ptr<const CsrMatrix> scattered_rows(std::int64_t rows, std::int64_t cols, std::int64_t length) {
+    const auto given = local_rows(rows, cols, length);
+    HostBuffer<std::int64_t> offsets(rows + 1);
+    HostBuffer<std::int32_t> columns(rows * length);
+    HostBuffer<double> values(rows * length);
+    std::uint64_t state = 88172645463325252u;
+    for (std::int64_t i = 0; i <= rows; ++i) offsets[i] = i * length;
+    for (std::int64_t k = 0; k < rows * length; ++k) {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        columns[k] = static_cast<std::int32_t>(state % static_cast<std::uint64_t>(cols));
+        values[k] = given->values()[k] * std::pow(10.0, -6.0 * static_cast<double>(columns[k]) / static_cast<double>(cols));
+    }
+    return share(CsrMatrix::from_csr(rows, cols, std::move(offsets), std::move(columns), std::move(values)));
+}
+
+TEST_CASE("cuda performance: an iteration of a small problem") {
+    LSMR_NEEDS_GPU();
+    struct Size {
+        std::int64_t rows, cols, length;
+        double most_us;  // of LSMR in one persistent kernel
+    };
+    for (const Size& size : {Size{300, 100, 8, 6}, Size{2000, 800, 8, 7}, Size{20000, 8000, 10, 8}, Size{200000, 60000, 10, 35}}) {
+        const auto a = scattered_rows(size.rows, size.cols, size.length);
+        for (const Precision precision : {Precision::fp64, Precision::fp32}) {
+            for (const Method method : {Method::lsmr, Method::lsqr}) {
+                std::string words, other;
+                const double ours = iteration_us(a, ExecutorKind::persistent, precision, method, words);
+                const double graph = iteration_us(a, ExecutorKind::graph, precision, method, other);
+                MESSAGE(size.rows << " x " << size.cols << ", " << a->nnz() << " nonzeros, " << name(precision) << ", " << name(method) << ": persistent " << ours
+                                  << " us, graph " << graph << " us an iteration; " << words);
+                CHECK(ours <= size.most_us);
+                CHECK(ours <= graph);
+            }
+        }
+    }
 }
 
 TEST_SUITE_END();

@@ -3,7 +3,9 @@
 
 #include <cuda_runtime_api.h>
 
+#include <cmath>
 #include <numeric>
+#include <string>
 
 #include "cuda_support.hpp"
 #include "memory/cuda_check.hpp"
@@ -69,6 +71,40 @@ std::unique_ptr<Rig<T>> from_csr(std::shared_ptr<const CsrMatrix> a, const Opera
 template <class T>
 std::unique_ptr<Rig<T>> from_csc(std::shared_ptr<const CsrMatrix> a, const OperatorOptions& options) {
     return std::make_unique<CudaRig<T>>(make_cuda_operator_from_csc<T>(a->transposed(), shared_context(), options));
+}
+
+// Values that fp32 holds, or that bf16 holds; otherwise random shapes.
+inline std::shared_ptr<const CsrMatrix> with_exact_values(const CsrMatrix& a, int bits) {
+    return with_values(a, [bits](double v) { return std::ldexp(std::round(std::ldexp(v, bits - 1)), 1 - bits); });
+}
+
+// Bands here, rows over all of 300,000 columns there: some items can have 16-bit columns and some cannot. And rows of many lengths.
+inline std::shared_ptr<const CsrMatrix> mixed_spans() {
+    std::vector<std::int64_t> rows, columns;
+    const std::int64_t cols = 300000;
+    for (std::int64_t i = 0; i < 6000; ++i) {
+        const bool wide = i / 500 % 3 == 1;
+        const std::int64_t length = i % 1999 == 7 ? 5000 : i % 13;
+        for (std::int64_t k = 0; k < length; ++k) {
+            rows.push_back(i);
+            columns.push_back(wide ? (k * 48611 + i * 97) % cols : (i * 40 + k * 3) % cols);
+        }
+    }
+    return share(CsrMatrix::from_coo(6000, cols, rows, columns, random_vector(static_cast<std::int64_t>(rows.size()), 5)));
+}
+
+template <class T>
+void check_products(const CsrMatrix& a, Rig<T>& rig) {
+    for (bool adjoint : {false, true}) {
+        CAPTURE(adjoint);
+        const auto x = narrow<T>(random_vector(adjoint ? a.rows() : a.cols(), 61));
+        const auto y0 = narrow<T>(random_vector(adjoint ? a.cols() : a.rows(), 62));
+        for (int repeat = 0; repeat < 3; ++repeat) {  // atomic pieces must be back at zero after each
+            auto y = y0;
+            const double squares = rig.product(adjoint, -0.75, x, 0.5, y);
+            check_product(a, adjoint, -0.75, x, 0.5, y0, y, squares);
+        }
+    }
 }
 
 }  // namespace lsmr::test::products

@@ -14,12 +14,6 @@ using namespace lsmr::test::products;
 
 namespace {
 
-OperatorOptions forced(const std::string& kernel) {
-    OperatorOptions options;
-    options.forward = options.adjoint = parse_spmv_choice(kernel);
-    return options;
-}
-
 template <class T>
 void check_kernel(const std::string& kernel) {
     CAPTURE(kernel);
@@ -30,40 +24,6 @@ void check_kernel(const std::string& kernel) {
 }
 
 const char* const kShapes[] = {"128x2048", "128x1024", "256x1024", "256x2048"};
-
-// Values that fp32 holds, or that bf16 holds; otherwise random shapes.
-std::shared_ptr<const CsrMatrix> with_exact_values(const CsrMatrix& a, int bits) {
-    return with_values(a, [bits](double v) { return std::ldexp(std::round(std::ldexp(v, bits - 1)), 1 - bits); });
-}
-
-// Bands here, rows over all of 300,000 columns there: some items can have 16-bit columns and some cannot. And rows of many lengths.
-std::shared_ptr<const CsrMatrix> mixed_spans() {
-    std::vector<std::int64_t> rows, columns;
-    const std::int64_t cols = 300000;
-    for (std::int64_t i = 0; i < 6000; ++i) {
-        const bool wide = i / 500 % 3 == 1;
-        const std::int64_t length = i % 1999 == 7 ? 5000 : i % 13;
-        for (std::int64_t k = 0; k < length; ++k) {
-            rows.push_back(i);
-            columns.push_back(wide ? (k * 48611 + i * 97) % cols : (i * 40 + k * 3) % cols);
-        }
-    }
-    return share(CsrMatrix::from_coo(6000, cols, rows, columns, random_vector(static_cast<std::int64_t>(rows.size()), 5)));
-}
-
-template <class T>
-void check_products(const CsrMatrix& a, Rig<T>& rig) {
-    for (bool adjoint : {false, true}) {
-        CAPTURE(adjoint);
-        const auto x = narrow<T>(random_vector(adjoint ? a.rows() : a.cols(), 61));
-        const auto y0 = narrow<T>(random_vector(adjoint ? a.cols() : a.rows(), 62));
-        for (int repeat = 0; repeat < 3; ++repeat) {  // atomic pieces must be back at zero after each
-            auto y = y0;
-            const double squares = rig.product(adjoint, -0.75, x, 0.5, y);
-            check_product(a, adjoint, -0.75, x, 0.5, y0, y, squares);
-        }
-    }
-}
 
 }  // namespace
 
@@ -123,6 +83,25 @@ TEST_CASE("cuda spmv: pieces added by atomics") {
     LSMR_NEEDS_GPU();
     check_kernel<double>("stream-128x1024+atomic");
     check_kernel<float>("balanced-128x1024+atomic");
+}
+// A block takes row after row, each as an item of its own, from global memory: its threads may be a whole item apart, not two.
+TEST_CASE("cuda spmv: blocks that meet nothing but long rows") {
+    LSMR_NEEDS_GPU();
+    constexpr std::int64_t kRows = 8000, kLength = 700, kCols = 3000;
+    HostBuffer<std::int64_t> offsets(kRows + 1);
+    HostBuffer<std::int32_t> columns(kRows * kLength);
+    HostBuffer<double> values(kRows * kLength);
+    const auto entries = random_vector(kRows * kLength, 63);
+    for (std::int64_t i = 0; i <= kRows; ++i) offsets[i] = i * kLength;
+    for (std::int64_t k = 0; k < kRows * kLength; ++k) {
+        columns[k] = static_cast<std::int32_t>(k % kLength * 4 + k / kLength % 4);
+        values[k] = entries[static_cast<std::size_t>(k)];
+    }
+    const auto a = std::make_shared<const CsrMatrix>(CsrMatrix::from_csr(kRows, kCols, std::move(offsets), std::move(columns), std::move(values)));
+    for (const char* kernel : {"stream-128x1024", "stream-256x1024", "products-128x1024"}) {
+        CAPTURE(kernel);
+        check_products(*a, *from_csr<double>(a, forced(kernel)));
+    }
 }
 TEST_CASE("cuda spmv: row kernels") {
     LSMR_NEEDS_GPU();

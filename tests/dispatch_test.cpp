@@ -34,6 +34,20 @@ TEST_CASE("spmv choice: the text of every choice is read back") {
         choice.kernel = kernel;
         choices.push_back(choice);
     }
+    for (SpmvKernel kernel : {SpmvKernel::sell, SpmvKernel::ell, SpmvKernel::hyb, SpmvKernel::coo}) {
+        for (ValueForm values : {ValueForm::as_vectors, ValueForm::fp32, ValueForm::bf16}) {
+            for (int parameter : {0, 32, 64}) {
+                SpmvChoice choice;
+                choice.kernel = kernel;
+                choice.values = values;
+                if (kernel == SpmvKernel::sell && parameter > 0) choice.sigma = 32 * parameter;
+                if (kernel == SpmvKernel::hyb) choice.quantile = parameter;
+                choice.narrow_columns = kernel == SpmvKernel::sell && parameter == 64;
+                choice.atomic = kernel == SpmvKernel::coo && parameter == 64;
+                choices.push_back(choice);
+            }
+        }
+    }
     for (const auto& [rows, cols] : {std::pair{1, 1}, {3, 3}, {2, 3}, {9, 3}, {8, 8}, {32, 32}, {5, 31}}) {
         for (int bits = 0; bits < 12; ++bits) {
             SpmvChoice choice;
@@ -46,31 +60,36 @@ TEST_CASE("spmv choice: the text of every choice is read back") {
             if (blocks && (rows != cols || rows == 3)) continue;
             if (blocks) choice.mapping = BlockMapping::blocks;
             choices.push_back(choice);
-            REQUIRE(parse_spmv_choice(text(choice)) == choice);
         }
     }
     for (const char* words : {"bsr-3x3-columns", "bsr-4x4-blocks", "bsr-9x3-columns+rowmajor", "bsr-2x2-blocks+rowmajor+bf16", "bsr-6x6-columns+fp32", "bell-16x16",
                               "bell-1x1", "dia", "dense", "cusparse-bsr-3x3"}) {
         CAPTURE(words);
-        CHECK(text(parse_spmv_choice(words)) == words);
-        CHECK(parse_spmv_choice(words) == parse_spmv_choice(text(parse_spmv_choice(words))));
+        choices.push_back(parse_spmv_choice(words));
+        CHECK(text(choices.back()) == words);
     }
     for (const SpmvChoice& choice : choices) {
         CAPTURE(text(choice));
         const SpmvChoice back = parse_spmv_choice(text(choice));
         CHECK(text(back) == text(choice));
-        if (is_staged(choice)) CHECK(back == choice);
+        if (is_staged(choice) || is_format(choice)) CHECK(back == choice);
     }
     CHECK(text(choices[4]) == "rows-16");
     CHECK(text({SpmvKernel::stream, 128, 2048, true, ValueForm::bf16, 4, true}) == "stream-128x2048+columns16+bf16+panels4+atomic");
     for (const char* bad : {"", "rows", "rows-3", "rows-32x", "stream", "stream-128", "stream-128x", "stream-64x1024", "stream-128x512", "stream-128x2048+",
-                            "stream-128x2048+panels1", "stream-128x2048+panels17", "stream-128x2048+fp32+bf16", "cusparse", "Stream-128x2048", "products-128x2048+bf16",
+                            "sell", "sell-32-1", "sell-32-33", "sell-32-131072", "sell-64", "ell+columns16", "coo+columns16", "ell+atomic", "sell-32+atomic",
+                            "hyb-q0", "hyb-q101", "hyb95", "coo+panels2", "ell-32", "coo+fp32+bf16", "stream-128x2048+panels1", "stream-128x2048+panels17",
+                            "stream-128x2048+fp32+bf16", "cusparse", "Stream-128x2048", "products-128x2048+bf16", "cusparse-alg1+fp32", "rows-32+columns16",
+                            "stream-128x2048+rowmajor", "coo+panels1",
                             "bsr", "bsr-3x3", "bsr-3x-columns", "bsr-0x3-columns", "bsr-33x3-columns", "bsr-3x3-blocks", "bsr-4x2-blocks", "bsr-4x4-blocks+",
-                            "bsr-4x4-columns+fp32+rowmajor", "bsr-3x3-columns+columns16", "bell", "bell-3x3", "bell-16x8", "bell-16x16+fp32", "dia-3", "dense+fp32",
-                            "cusparse-bsr", "cusparse-bsr-3x3-columns"}) {
+                            "bsr-4x4-columns+fp32+rowmajor", "bsr-3x3-columns+columns16", "bell", "bell-3x3", "bell-16x8", "bell-16x16+fp32", "bell-16x16+rowmajor",
+                            "dia-3", "dense+fp32", "cusparse-bsr", "cusparse-bsr-3x3-columns"}) {
         CAPTURE(bad);
         CHECK_THROWS_AS(parse_spmv_choice(bad), InputError);
     }
+    CHECK(text(parse_format("sell")) == "sell-32-1024");
+    for (const char* words : {"hyb-q95+bf16", "bsr-3x3-columns+fp32", "bell-8x8", "dia", "dense"}) CHECK(text(parse_format(words)) == words);
+    for (const char* bad : {"", "csr", "stream-128x2048", "rows-4", "sell-33", "bsr", "cusparse-bsr-3x3"}) CHECK_THROWS_AS(parse_format(bad), InputError);
 }
 
 TEST_CASE("spmv choice: which bits vary") {
@@ -79,6 +98,9 @@ TEST_CASE("spmv choice: which bits vary") {
     CHECK_FALSE(is_deterministic(parse_spmv_choice("cusparse-alg1")));
     CHECK_FALSE(is_deterministic(parse_spmv_choice("cusparse-transposed")));
     CHECK_FALSE(is_deterministic(parse_spmv_choice("balanced-128x1024+atomic")));
+    for (const char* format : {"sell-32", "ell", "hyb", "coo"}) CHECK(is_deterministic(parse_spmv_choice(format)));
+    CHECK_FALSE(is_deterministic(parse_spmv_choice("hyb+atomic")));
+    CHECK_FALSE(is_deterministic(parse_spmv_choice("coo+atomic")));
     CHECK_FALSE(is_deterministic(parse_spmv_choice("cusparse-bsr-3x3")));
     for (const char* own : {"bsr-3x3-columns", "bsr-4x4-blocks", "bell-8x8", "dia", "dense"}) CHECK(is_deterministic(parse_spmv_choice(own)));
 }
@@ -124,6 +146,56 @@ TEST_CASE("dispatch: local rows take large items, scattered ones small items, sc
     // Uneven rows have cuSPARSE among the candidates.
     key.longest = 100000;
     CHECK(text(spmv_candidates(key, 0)[1].choice) == "cusparse-alg2");
+}
+
+TEST_CASE("dispatch: SELL is proposed where its bytes promise 8 % and the products pay for it, sorted where that saves places") {
+    DispatchKey key;
+    key.rows = key.cols = 3000000;
+    key.nnz = 12000000;
+    key.average = 4;
+    key.longest = 5;
+    key.scattered = 0.05;
+    const auto sell = [&](std::int64_t expected) -> std::string {
+        for (const Candidate& candidate : spmv_candidates(key, expected)) {
+            if (candidate.choice.kernel == SpmvKernel::sell) return text(candidate.choice);
+        }
+        return "";
+    };
+    CHECK(sell(0).empty());  // places not known
+    key.sell_places = 1.01;
+    key.sell_sorted_places = 1.0;
+    CHECK(sell(0) == "sell-32");
+    CHECK(text(spmv_candidates(key, 0).front().choice) == "stream-128x2048");  // the rule without timing keeps CSR
+    CHECK(sell(kProductsForFormats) == "sell-32");
+    CHECK(sell(kProductsForFormats - 1).empty());
+    key.sell_places = 1.5;
+    CHECK(sell(0) == "sell-32-1024");
+    key.narrow = 1;
+    key.exact = ValueForm::bf16;
+    CHECK(sell(0) == "sell-32-1024+columns16+bf16");
+    // 12 of 36 M bytes are padding: no gain is left.
+    key.sell_sorted_places = 1.4;
+    CHECK(sell(0).empty());
+    CHECK(predict_sell(key).gain < kLeastFormatGain);
+    key.sell_places = key.sell_sorted_places = 1;
+    CHECK(predict_sell(key).gain > kLeastFormatGain);
+    // By hand: (12 nnz + 4 m + 24 m) / 0.82 over (12 nnz + m / 8 + 24 m) / 0.95.
+    CHECK(predict_sell(key).gain == doctest::Approx((12 * 4 + 28) / 0.82 / ((12 * 4 + 0.125 + 24) / 0.95)));
+    key.average = 27;
+    key.nnz = 81000000;
+    CHECK(sell(0).empty());  // CSR is as near to the copy
+    key.average = 4;
+    key.scattered = 0.9;
+    CHECK(sell(0).empty());
+    // Of a matrix: rows of equal lengths need no sorting, unlike ones do.
+    const DispatchKey even = key_of(*matrix_with_rows(std::vector<std::int64_t>(640, 5), 300, 1), VectorType::fp64);
+    CHECK(even.sell_places == 1);
+    CHECK(even.sell_sorted_places == 1);
+    std::vector<std::int64_t> lengths(640, 1);
+    for (std::size_t i = 0; i < lengths.size(); i += 32) lengths[i] = 9;
+    const DispatchKey uneven = key_of(*matrix_with_rows(lengths, 300, 1), VectorType::fp64);
+    CHECK(uneven.sell_places == doctest::Approx(9 * 32 / 40.0));
+    CHECK(uneven.sell_sorted_places == doctest::Approx(32.0 * (9 + 19) / (20 * 40)));
 }
 
 namespace {
@@ -266,6 +338,25 @@ TEST_CASE("block plan: teams of lanes fit in a warp, whatever the block") {
     CHECK(cuda::block_unit_lanes(32, 32, BlockMapping::blocks, BlockOrder::row_major, 8) == 32);
 }
 
+TEST_CASE("dispatch: what moves the fewest bytes is the first guess, SELL is timed against it and CSR") {
+    DispatchKey key;
+    key.rows = key.cols = 3000000;
+    key.nnz = 12000000;
+    key.average = 4;
+    key.longest = 5;
+    key.scattered = 0.05;
+    key.sell_places = key.sell_sorted_places = 1.01;
+    key.diagonals = 4;
+    const auto candidates = spmv_candidates(key, 0);
+    REQUIRE(candidates.size() == 4);
+    CHECK(text(candidates[0].choice) == "dia");
+    CHECK(text(candidates[1].choice) == "stream-128x2048");
+    CHECK(text(candidates[2].choice) == "sell-32");
+    const std::string words = text(key);
+    CHECK(words.find("diagonals 4") != std::string::npos);
+    CHECK(words.find("sell 1.01 1.01") != std::string::npos);
+}
+
 TEST_CASE("dispatch: candidates are few, different, and never vary in their bits") {
     std::mt19937_64 random(5);
     const auto uniform = [&](double least, double most) { return least + (most - least) * static_cast<double>(random() >> 11) * 0x1p-53; };
@@ -282,6 +373,8 @@ TEST_CASE("dispatch: candidates are few, different, and never vary in their bits
         key.narrow = uniform(0, 1);
         key.index_bits = i % 7 == 0 ? 64 : 32;
         key.exact = static_cast<ValueForm>(i % 3);
+        key.sell_sorted_places = uniform(0, 1.5);
+        key.sell_places = key.sell_sorted_places * uniform(1, 2);
         key.block_rows = key.block_cols = 3;
         key.block_fill = uniform(0, 1);
         key.diagonals = static_cast<std::int64_t>(uniform(0, 300));

@@ -420,6 +420,7 @@ TEST_CASE("generators: stand-ins have the exact counts of their originals") {
     CHECK(counts("s1") == std::vector<std::int64_t>{1748122, 62729, 6804304});
     CHECK(counts("like-rucci1") == std::vector<std::int64_t>{1977885, 109900, 7791168});
     CHECK(counts("bench-short") == std::vector<std::int64_t>{4936800, 1000000, 19747202});
+    CHECK(counts("bench-medium") == std::vector<std::int64_t>{200000, 60000, 2000000});
     CHECK(counts("s14") == std::vector<std::int64_t>{234023, 9393, 853829});
     CHECK(counts("s14c") == std::vector<std::int64_t>{4562, 5761, 2462970});
     CHECK(counts("s6", {{"scale", 0.1}}) == std::vector<std::int64_t>{14275, 101430, 1153741});

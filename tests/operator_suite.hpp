@@ -296,6 +296,38 @@ void suite_infinite_coefficient(MakeRig<T> make, const OperatorOptions& options)
     CHECK(squares == std::numeric_limits<double>::infinity());
 }
 
+// One kernel for both products.
+inline OperatorOptions forced(const std::string& kernel) {
+    OperatorOptions options;
+    options.forward = options.adjoint = parse_spmv_choice(kernel);
+    return options;
+}
+
+// Whether padding lets this orientation be stored so, by plain counting: at most 4 places an entry, or 65,536 in all.
+inline bool fits(const CsrMatrix& op, const SpmvChoice& choice) {
+    std::vector<std::int64_t> lengths;
+    for (std::int64_t i = 0; i < op.rows(); ++i) lengths.push_back(op.offsets()[i + 1] - op.offsets()[i]);
+    lengths.resize((lengths.size() + 31) / 32 * 32);
+    const auto at = [&](std::size_t i) { return lengths.begin() + static_cast<std::ptrdiff_t>(std::min(i, lengths.size())); };
+    std::int64_t places = 0;
+    if (choice.kernel == SpmvKernel::ell && !lengths.empty()) {
+        places = static_cast<std::int64_t>(lengths.size()) * *std::max_element(lengths.begin(), lengths.end());
+    } else if (choice.kernel == SpmvKernel::sell) {
+        const auto sigma = static_cast<std::size_t>(choice.sigma);
+        for (std::size_t i = 0; choice.sigma > 1 && i < lengths.size(); i += sigma) std::sort(at(i), at(i + sigma), std::greater<>());
+        for (std::size_t i = 0; i < lengths.size(); i += 32) places += 32 * *std::max_element(at(i), at(i + 32));
+    }
+    return places <= std::max<std::int64_t>(65536, 4 * op.nnz());
+}
+// The operator with its forced formats in the directions that they fit.
+template <class T, MakeRig<T> make>
+std::unique_ptr<Rig<T>> where_it_fits(std::shared_ptr<const CsrMatrix> a, const OperatorOptions& options) {
+    OperatorOptions fitting = options;
+    if (!fits(*a, *options.forward)) fitting.forward.reset();
+    if (!fits(a->transposed(), *options.adjoint)) fitting.adjoint.reset();
+    return make(std::move(a), fitting);
+}
+
 // <A x, y> = <x, A^T y> to rounding.
 template <class T>
 void suite_adjoint(MakeRig<T> make, const OperatorOptions& options) {

@@ -26,12 +26,13 @@ struct Subcommand {
 constexpr std::array kSubcommands{
     Subcommand{"profile", "what a matrix's shape and values say about formats and kernels", profile_command},
     Subcommand{"spmv", "times the products with a matrix, kernel by kernel, beside cuSPARSE or Eigen", spmv_command},
+    Subcommand{"solve", "times iterations and solves, beside cuSPARSE with cuBLAS, and Eigen", solve_command},
 };
 
 std::string bench_help() {
     std::string text =
         "usage: lsmr_bench SUBCOMMAND [flags]\n\nMeasures and explains the sparse products y <- a A x + b y and "
-        "y <- a A^T x + b y.\n\nsubcommands (lsmr_bench SUBCOMMAND --help lists the flags):\n";
+        "y <- a A^T x + b y, and the solver.\n\nsubcommands (lsmr_bench SUBCOMMAND --help lists the flags):\n";
     for (const Subcommand& subcommand : kSubcommands) {
         text += fmt::format("  {:<10} {}\n", std::string(subcommand.name), std::string(subcommand.summary));
     }

@@ -13,5 +13,6 @@ int run_bench(std::span<const std::string> args);
 // The subcommands. args: what follows the subcommand's name. Each throws what exit_code() maps, and answers --help.
 int profile_command(std::span<const std::string> args);
 int spmv_command(std::span<const std::string> args);
+int solve_command(std::span<const std::string> args);
 
 }  // namespace lsmr

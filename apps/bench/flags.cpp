@@ -6,6 +6,7 @@
 #include <charconv>
 #include <cmath>
 #include <limits>
+#include <sstream>
 #include <string_view>
 
 #include "data/generators.hpp"
@@ -77,6 +78,13 @@ po::variables_map parse_flags(std::span<const std::string> args, const FlagTable
         throw UsageError(error.what());
     }
     return given;
+}
+
+std::vector<std::string> split(const std::string& list) {
+    std::vector<std::string> words;
+    std::istringstream in(list);
+    for (std::string word; std::getline(in, word, ',');) words.push_back(word);
+    return words;
 }
 
 double positive_number(const std::string& flag, const std::string& text) {
@@ -158,6 +166,21 @@ MatrixSource matrix_source(const po::variables_map& given) {
     return source;
 }
 
+std::vector<MatrixSource> matrix_sources(const po::variables_map& given) {
+    const MatrixSource first = matrix_source(given);
+    if (first.generator.empty()) return {first};
+    std::vector<std::string> names = split(first.generator);
+    if (first.generator == "published") names.assign(std::begin(kPublished), std::end(kPublished));
+    std::vector<MatrixSource> sources;
+    for (const std::string& name : names) {
+        find_generator(name);  // a mistyped name is known now, not an hour later
+        MatrixSource source = first;
+        source.generator = name;
+        sources.push_back(source);
+    }
+    return sources;
+}
+
 NamedMatrix load_matrix(const MatrixSource& source) {
     if (source.path == "-" && isatty(STDIN_FILENO) == 1) {
         throw UsageError("standard input is a terminal: give a file, or a pipe");
@@ -167,6 +190,7 @@ NamedMatrix load_matrix(const MatrixSource& source) {
     if (source.path.empty()) {
         GeneratedProblem problem = generate(source.generator, source.parameters, source.seed);
         named.a = std::move(problem.a);
+        named.b = std::move(problem.b);
         named.origin = std::move(problem.description);
     } else {
         MatrixFile file = read_matrix(source.path);
@@ -178,12 +202,34 @@ NamedMatrix load_matrix(const MatrixSource& source) {
     return named;
 }
 
+NamedMatrix MatrixQueue::next() {
+    while (asked_ < sources_.size() && coming_.size() < ahead_) {
+        coming_.push_back(std::async(ahead_ > 1 ? std::launch::async : std::launch::deferred, load_matrix, sources_[asked_++]));
+    }
+    NamedMatrix named = coming_.front().get();
+    coming_.pop_front();
+    return named;
+}
+
 std::string matrix_flags_help() {
     return "  A                     a matrix file, plain or gzip; - is standard input\n"
            "  --generate NAME       in place of A: a generator, a stand-in or a suite label (lsmr_generate --list)\n"
            "  --scale S             of a generated matrix: multiplies the sizes that are not set [1]\n"
            "  --set KEY=VALUE       a parameter of the generator; may be repeated\n"
            "  --seed N              its random numbers [1]\n";
+}
+
+std::string published_help() {
+    std::string lines = "                        here also several names with commas, or published:\n";
+    std::string line = "                       ";
+    for (const std::string name : kPublished) {
+        if (line.size() + name.size() > 78) {
+            lines += line + "\n";
+            line = "                       ";
+        }
+        line += " " + name;
+    }
+    return lines + line + "\n";
 }
 
 std::string device_flags_help() {

@@ -1,5 +1,7 @@
 #include "gpu.hpp"
 
+#include "bench/cuda/textbook.hpp"
+#include "memory/cuda_check.hpp"
 #include "memory/cuda_context.hpp"
 #include "operator/cuda/product_bench.hpp"
 #include "operator/cuda/profile.hpp"
@@ -12,19 +14,36 @@ class OpenGpu final : public GpuSession {
     explicit OpenGpu(int device) : context_(device), copy_(measure_copy_bandwidth(context_)) {}
     std::string device_text() const override { return benchmark_device_text(context_); }
     double copy_bytes_per_second() const override { return copy_; }
-    std::vector<ProductMeasurement> measure(const CsrMatrix& stored, Precision precision, std::span<const ProductRequest> requests, int warm_up,
-                                         int repeats) override {
+    GpuProducts measure(const CsrMatrix& stored, Precision precision, const ProductRequests& requests, int warm_up, int repeats) override {
         if (precision == Precision::fp64) return measure_as<double>(stored, requests, warm_up, repeats);
         return measure_as<float>(stored, requests, warm_up, repeats);
     }
 
+    std::unique_ptr<SolverUnderTest> textbook(const CsrMatrix& a, Precision precision) override {
+        return make_textbook_solver(a, precision, context_);
+    }
+    std::int64_t waits() const override { return cuda_counters().synchronizations; }
+    std::int64_t count_kernels(const std::function<void()>& work) override {
+        CudaCounters& counters = cuda_counters();
+        counters.iteration_kernels = 0;
+        counters.count_kernels = true;
+        try {
+            work();
+        } catch (...) {
+            counters.count_kernels = false;
+            throw;
+        }
+        counters.count_kernels = false;
+        return counters.iteration_kernels;
+    }
+
   private:
     template <class T>
-    std::vector<ProductMeasurement> measure_as(const CsrMatrix& stored, std::span<const ProductRequest> requests, int warm_up, int repeats) {
+    GpuProducts measure_as(const CsrMatrix& stored, const ProductRequests& requests, int warm_up, int repeats) {
         ProductBench<T> bench(stored, context_);
-        std::vector<ProductMeasurement> all;
-        for (const ProductRequest& request : requests) all.push_back(bench.measure(request, warm_up, repeats));
-        return all;
+        GpuProducts products{bench.profile(), {}};
+        for (const ProductRequest& request : requests(products.profile)) products.measured.push_back(bench.measure(request, warm_up, repeats));
+        return products;
     }
 
     CudaContext context_;

@@ -5,19 +5,15 @@
 #include <Eigen/SparseCore>
 #include <algorithm>
 #include <cmath>
-#include <deque>
-#include <future>
 #include <limits>
 #include <memory>
 #include <numeric>
 #include <random>
-#include <sstream>
 #include <utility>
 
 #include "bench.hpp"
 #include "console.hpp"
 #include "copy_bandwidth.hpp"
-#include "data/generators.hpp"
 #include "data/write.hpp"
 #include "exit_codes.hpp"
 #include "flags.hpp"
@@ -33,18 +29,14 @@
 namespace lsmr {
 namespace {
 
-// What docs/benchmarks publishes: the matrices of the design's measurements, and the suite.
-constexpr const char* kPublished[] = {"bench-stencil27", "bench-uniform8", "bench-tomography", "bench-powerlaw", "bench-bundle", "bench-short",
-                                      "bench-spline",    "s1",             "s2",               "s3",             "s4",           "s5",
-                                      "s6",              "s7",             "s8",               "s9",             "s10",          "s11",
-                                      "s12",             "s13"};
-
 struct SpmvOptions {
     std::vector<MatrixSource> sources;
     PrepareOptions prepare;
     std::vector<Precision> precisions{Precision::fp64, Precision::fp32};
     std::vector<std::string> directions{"A x", "A^T y"};
     std::string kernels = "usual";
+    std::vector<SpmvChoice> formats;  // measured beside the kernels
+    bool all_formats = false;         // these, and those that suit the matrix
     int repeats = 15;
     int warm_up = 3;
     std::string json;
@@ -52,8 +44,6 @@ struct SpmvOptions {
 };
 
 std::string spmv_help() {
-    std::string published;
-    for (const char* name : kPublished) published += fmt::format(" {}", name);
     return "usage: lsmr_bench spmv A [flags]\n"
            "       lsmr_bench spmv --generate NAME[,NAME...] [flags]\n\n"
            "Times y <- a A x + b y and the product with A^T, and checks every result against one in long double.\n"
@@ -61,26 +51,15 @@ std::string spmv_help() {
            "a row, cuSPARSE with preprocess, both algorithms; where blocks or diagonals are nearly full, these too, and\n"
            "cuSPARSE's blocks. On the CPU: the operator of the library, the formats that are named, and Eigen.\n\n" +
            matrix_flags_help() +
-           "                        here also several names with commas, or published:\n" +
-           [&] {
-               std::string lines;
-               std::string line = "                       ";
-               std::istringstream words(published);
-               for (std::string word; words >> word;) {
-                   if (line.size() + word.size() > 78) {
-                       lines += line + "\n";
-                       line = "                       ";
-                   }
-                   line += " " + word;
-               }
-               return lines + line + "\n";
-           }() +
+           published_help() +
            device_flags_help() +
            "                        [here: both, one after the other]\n"
            "  --direction D         a, at or both [both]\n"
-           "  --kernels LIST        usual, all (every kernel there is), or names with commas, as stream-128x1024,\n"
-           "                        rows-8, bsr-3x3-columns, bsr-4x4-blocks+rowmajor, bell-16x16, dia,\n"
-           "                        dense, cusparse-alg1, cusparse-bsr-3x3 [usual]\n"
+           "  --kernels LIST        usual, all (every kernel there is), or names with commas, as auto, own-wide, stream-128x1024,\n"
+           "                        rows-8, bsr-3x3-columns, cusparse-alg1, cusparse-bsr-3x3 [usual]\n"
+           "  --format LIST         also these formats, on the GPU and on the CPU: all (those that the matrix suits), or names\n"
+           "                        with commas, as sell, sell-32, ell, hyb, hyb-q95, coo, bsr-3x3-columns,\n"
+           "                        bsr-4x4-blocks, bell-16x16, dia, dense [none]\n"
            "  --repeat N            timed products [15]\n"
            "  --warm-up N           products before them [3]\n"
            "  --json FILE           the report as JSON; - is standard output, the text goes to standard error then\n"
@@ -93,25 +72,9 @@ std::string spmv_help() {
            "bits: whether five products gave the same ones.\n";
 }
 
-std::vector<std::string> split(const std::string& list) {
-    std::vector<std::string> words;
-    std::istringstream in(list);
-    for (std::string word; std::getline(in, word, ',');) words.push_back(word);
-    return words;
-}
-
 SpmvOptions spmv_options(const boost::program_options::variables_map& given) {
     SpmvOptions options;
-    const MatrixSource first = matrix_source(given);
-    std::vector<std::string> names = split(first.generator);
-    if (first.generator == "published") names.assign(std::begin(kPublished), std::end(kPublished));
-    if (names.empty()) options.sources.push_back(first);
-    for (const std::string& name : names) {
-        find_generator(name);  // a mistyped name is known now, not an hour later
-        MatrixSource source = first;
-        source.generator = name;
-        options.sources.push_back(source);
-    }
+    options.sources = matrix_sources(given);
     read_device_flags(given, options.prepare);
     if (given.contains("precision")) options.precisions = {options.prepare.precision};
     if (given.contains("direction")) {
@@ -121,6 +84,15 @@ SpmvOptions spmv_options(const boost::program_options::variables_map& given) {
         else if (text != "both") throw UsageError(fmt::format("--direction {}: must be a, at or both", text));
     }
     if (given.contains("kernels")) options.kernels = given["kernels"].as<std::string>();
+    if (given.contains("format")) {
+        const std::string text = given["format"].as<std::string>();
+        options.all_formats = text == "all";
+        try {
+            for (const std::string& name : split(options.all_formats ? "sell-32,sell-32-1024,ell,hyb,hyb-q95,coo" : text)) options.formats.push_back(parse_format(name));
+        } catch (const InputError& error) {
+            throw UsageError(fmt::format("--format: {}", error.what()));
+        }
+    }
     if (given.contains("repeat")) options.repeats = static_cast<int>(whole_number("--repeat", given["repeat"].as<std::string>(), 1, 100000));
     if (given.contains("warm-up")) options.warm_up = static_cast<int>(whole_number("--warm-up", given["warm-up"].as<std::string>(), 0, 100000));
     options.quiet = given.contains("quiet");
@@ -140,22 +112,28 @@ std::vector<std::string> every_kernel() {
         }
     }
     names.push_back("stream-128x1024+atomic");
+    for (const char* name : {"sell-32", "sell-32+columns16", "sell-32-256", "sell-32-1024", "sell-32-1024+columns16", "sell-32-16384", "ell", "hyb", "hyb-q95",
+                             "coo", "coo+atomic"}) {
+        names.push_back(name);
+    }
     return names;
 }
 
+ProductRequest request(const SpmvChoice& kernel) { return {text(kernel), kernel, SpmvKind::automatic, NarrowKind::lossless, true}; }
+
 std::vector<ProductRequest> gpu_requests(const std::string& kernels) {
     std::vector<ProductRequest> requests;
-    const auto add = [&](const std::string& name) { requests.push_back({name, parse_spmv_choice(name), SpmvKind::automatic, NarrowKind::lossless, true}); };
+    const auto add = [&](const std::string& name) {
+        if (name == "auto") requests.push_back({name, {}, SpmvKind::automatic, NarrowKind::lossless, true});
+        else if (name == "own") requests.push_back({name, {}, SpmvKind::own, NarrowKind::lossless, true});
+        else if (name == "own-wide") requests.push_back({name, {}, SpmvKind::own, NarrowKind::none, true});
+        else requests.push_back(request(parse_spmv_choice(name)));
+    };
     if (kernels != "usual" && kernels != "all") {
-        for (const std::string& name : split(kernels)) {
-            if (name == "auto") requests.push_back({"auto", {}, SpmvKind::automatic, NarrowKind::lossless, true});
-            else add(name);
-        }
+        for (const std::string& name : split(kernels)) add(name);
         return requests;
     }
-    requests.push_back({"auto", {}, SpmvKind::automatic, NarrowKind::lossless, true});
-    requests.push_back({"own", {}, SpmvKind::own, NarrowKind::lossless, true});
-    requests.push_back({"own-wide", {}, SpmvKind::own, NarrowKind::none, true});
+    for (const char* name : {"auto", "own", "own-wide"}) add(name);
     if (kernels == "all") {
         for (const std::string& name : every_kernel()) add(name);
     } else {
@@ -166,31 +144,43 @@ std::vector<ProductRequest> gpu_requests(const std::string& kernels) {
     return requests;
 }
 
-// Formats of this matrix, beside "usual" and "all": blocks where they are nearly full, with cuSPARSE's, and diagonals where they are.
-std::vector<ProductRequest> format_requests(const OrientationProfile& profile, Precision precision) {
-    std::vector<ProductRequest> requests;
-    const auto add = [&](const std::string& name) { requests.push_back({name, parse_spmv_choice(name), SpmvKind::automatic, NarrowKind::lossless, true}); };
-    const DispatchKey key = make_dispatch_key(profile, precision == Precision::fp64 ? VectorType::fp64 : VectorType::fp32, 90);
+// The formats with places between entries of which this matrix fills nearly all: blocks, diagonals, dense storage.
+std::vector<SpmvChoice> suited_formats(const OrientationProfile& profile, Precision precision) {
     constexpr double kNearlyFull = 0.7;
+    constexpr int kArch = 90;  // formats do not depend on it
+    std::vector<SpmvChoice> formats;
+    const DispatchKey key = make_dispatch_key(profile, precision == Precision::fp64 ? VectorType::fp64 : VectorType::fp32, kArch);
     if (key.block_fill >= kNearlyFull) {
-        add(text(block_choice(key.block_rows, key.block_cols, key.average, ValueForm::as_vectors)));
-        add(fmt::format("cusparse-bsr-{}x{}", key.block_rows, key.block_cols));
+        const SpmvChoice blocks = block_choice(key.block_rows, key.block_cols, key.average, ValueForm::as_vectors);
+        formats.push_back(blocks);
+        // Blocked-ELL fills all block rows up to the longest.
+        const bool even = key.average >= kNearlyFull * static_cast<double>(key.longest);
+        if (even && blocks.mapping == BlockMapping::blocks) formats.push_back(parse_format(fmt::format("bell-{}x{}", key.block_rows, key.block_cols)));
     }
-    if (key.diagonals > 0 && key.diagonals <= kDiagonalCap && profile.diagonal_fill >= kNearlyFull) add("dia");
-    return requests;
+    if (key.diagonals > 0 && key.diagonals <= kDiagonalCap && profile.diagonal_fill >= kNearlyFull) formats.push_back(parse_format("dia"));
+    if (key.nnz > 0 && key.average >= kNearlyFull * static_cast<double>(key.cols)) formats.push_back(parse_format("dense"));
+    return formats;
 }
 
-// On the CPU the formats that it has.
-std::vector<SpmvChoice> cpu_formats(const std::string& kernels) {
-    std::vector<SpmvChoice> formats;
-    if (kernels == "usual") return formats;
-    for (const std::string& name : split(kernels)) {
-        if (name == "all" || !is_padded(parse_spmv_choice(name))) {
-            throw UsageError("--kernels names kernels of a GPU; on the CPU there are bsr-RxC-columns, bell-RxR, dia and dense beside the usual one and Eigen's");
-        }
-        formats.push_back(parse_spmv_choice(name));
+std::vector<SpmvChoice> formats_of(const SpmvOptions& options, const OrientationProfile& profile, Precision precision) {
+    std::vector<SpmvChoice> formats = options.formats;
+    if (options.all_formats) {
+        for (const SpmvChoice& format : suited_formats(profile, precision)) formats.push_back(format);
     }
     return formats;
+}
+
+// The formats that are asked for, each once; beside the usual kernels, or all, also those that suit the matrix, with cuSPARSE's blocks beside ours.
+void add_formats(std::vector<ProductRequest>& requests, const SpmvOptions& options, const OrientationProfile& profile, Precision precision) {
+    const auto add = [&](const SpmvChoice& kernel) {
+        if (std::none_of(requests.begin(), requests.end(), [&](const ProductRequest& r) { return r.kernel == kernel; })) requests.push_back(request(kernel));
+    };
+    for (const SpmvChoice& format : formats_of(options, profile, precision)) add(format);
+    if (options.kernels != "usual" && options.kernels != "all") return;
+    for (const SpmvChoice& format : suited_formats(profile, precision)) {
+        add(format);
+        if (format.kernel == SpmvKernel::bsr) add(parse_spmv_choice(fmt::format("cusparse-bsr-{}x{}", format.block_rows, format.block_cols)));
+    }
 }
 
 // On the host: the library's operator, with and without narrow forms and in the formats, and Eigen's product of a row-major matrix.
@@ -291,7 +281,7 @@ std::vector<ProductMeasurement> measure_on_host(std::shared_ptr<const CsrMatrix>
 }  // namespace
 
 int spmv_command(std::span<const std::string> args) {
-    const auto given = parse_flags(args, {{"direction", true}, {"kernels", true}, {"repeat", true}, {"warm-up", true}, {"json", true}, {"quiet,q", false}});
+    const auto given = parse_flags(args, {{"direction", true}, {"kernels", true}, {"format", true}, {"repeat", true}, {"warm-up", true}, {"json", true}, {"quiet,q", false}});
     if (given.contains("help")) {
         write_text("-", spmv_help());
         return kExitOk;
@@ -318,9 +308,8 @@ int spmv_command(std::span<const std::string> args) {
         if (!on_gpu && probe.built_in) console.warning("running on the CPU: " + probe.reason);
     }
     std::vector<ProductRequest> requests;
-    std::vector<SpmvChoice> formats;
     if (on_gpu) requests = gpu_requests(options.kernels);
-    else formats = cpu_formats(options.kernels);
+    else if (options.kernels != "usual") throw UsageError("--kernels names kernels of a GPU; on the CPU there is one, Eigen's, and the formats of --format");
 
     SpmvReport report;
     report.warm_up = options.warm_up;
@@ -339,32 +328,31 @@ int spmv_command(std::span<const std::string> args) {
     say(spmv_heading(report));
 
     // Matrices are made ahead while the GPU measures; on the CPU that would disturb the times.
-    const std::size_t ahead = on_gpu ? 3 : 1;
-    std::deque<std::future<NamedMatrix>> coming;
-    std::size_t asked = 0;
-    for (std::size_t i = 0; i < options.sources.size(); ++i) {
-        while (asked < options.sources.size() && coming.size() < ahead) {
-            coming.push_back(std::async(ahead > 1 ? std::launch::async : std::launch::deferred, load_matrix, options.sources[asked++]));
-        }
-        NamedMatrix named = coming.front().get();
-        coming.pop_front();
+    MatrixQueue queue(options.sources, on_gpu ? 3 : 1);
+    while (!queue.empty()) {
+        NamedMatrix named = queue.next();
         for (const std::string& warning : named.warnings) console.warning(warning);
         const auto a = std::make_shared<const CsrMatrix>(std::move(named.a));
         for (const std::string& direction : options.directions) {
             const auto stored = direction == "A x" ? a : std::make_shared<const CsrMatrix>(a->transposed());
-            const OrientationProfile profile = profile_orientation(*stored);
+            OrientationProfile profile;
+            if (!on_gpu) profile = profile_orientation(*stored);
             for (const Precision precision : options.precisions) {
-                const std::string name = options.sources[i].path.empty() ? options.sources[i].generator + ": " + named.origin : named.origin;
-                SpmvTable table{name, direction, precision, profile, {}};
+                SpmvTable table{named.origin, direction, precision, profile, {}};
                 if (on_gpu) {
-                    std::vector<ProductRequest> all = requests;
-                    if (options.kernels == "usual" || options.kernels == "all") {
-                        for (ProductRequest& request : format_requests(profile, precision)) all.push_back(std::move(request));
-                    }
-                    table.rows = gpu->measure(*stored, precision, all, options.warm_up, options.repeats);
+                    const auto all = [&](const OrientationProfile& found) {
+                        std::vector<ProductRequest> list = requests;
+                        add_formats(list, options, found, precision);
+                        return list;
+                    };
+                    GpuProducts products = gpu->measure(*stored, precision, all, options.warm_up, options.repeats);
+                    table.profile = products.profile;
+                    table.rows = std::move(products.measured);
+                } else {
+                    const std::vector<SpmvChoice> formats = formats_of(options, profile, precision);
+                    table.rows = precision == Precision::fp64 ? measure_on_host<double>(stored, formats, options.warm_up, options.repeats)
+                                                              : measure_on_host<float>(stored, formats, options.warm_up, options.repeats);
                 }
-                else if (precision == Precision::fp64) table.rows = measure_on_host<double>(stored, formats, options.warm_up, options.repeats);
-                else table.rows = measure_on_host<float>(stored, formats, options.warm_up, options.repeats);
                 say(spmv_table_text(report, table));
                 report.tables.push_back(std::move(table));
             }

@@ -1,12 +1,13 @@
 // The matrix operator in host memory.
 #include <fmt/format.h>
 
+#include <chrono>
 #include <optional>
 #include <string>
 #include <utility>
 
 #include "memory/error.hpp"
-#include "operator/cpu/padded_storage.hpp"
+#include "operator/cpu/row_format.hpp"
 #include "operator/cpu/row_storage.hpp"
 #include "operator/matrix_operator.hpp"
 
@@ -36,17 +37,14 @@ class CpuMatrixOperator final : public MatrixOperator<T> {
         cpu::Kernels<T> kernels = kernels_;
         if (options.narrow == NarrowKind::none) kernels.narrowing = cpu::Narrowing::none;
         if (options.narrow == NarrowKind::fp32_values) throw InputError("values rounded to fp32 under fp64 vectors need a GPU: this operator is on the CPU");
-        for (const auto& forced : {options.forward, options.adjoint}) {
-            if (forced && !is_padded(*forced)) throw InputError(fmt::format("the kernel {} needs a GPU: this operator is on the CPU", text(*forced)));
-        }
         if (options.adjoint && options.storage == StorageKind::single) {
-            throw InputError(fmt::format("single storage multiplies by A^T from CSR of A, and {} was asked for", text(*options.adjoint)));
+            throw InputError(fmt::format("storage single is refused: it multiplies by A^T from CSR of A, and {} was asked for", text(*options.adjoint)));
         }
         a_ = std::move(a);
         forward_ = {};
         adjoint_ = {};
-        padded_forward_.reset();
-        padded_adjoint_.reset();
+        forward_format_.reset();
+        adjoint_format_.reset();
         transposed_.reset();
         plan_ = {};
         if (options.spmv == SpmvKind::cusparse) throw InputError("cuSPARSE products need a GPU: this operator is on the CPU");
@@ -61,25 +59,34 @@ class CpuMatrixOperator final : public MatrixOperator<T> {
         }
         const std::string own = fmt::format("own csr rows (OpenMP, {})", cpu::name(kernels.set));
         if (plan_.storage == StorageKind::dual) {
-            if (options.forward) padded_forward_ = cpu::make_padded_storage<T>(*a_, options.exponent, *options.forward);
-            else forward_ = cpu::RowStorage<T>(*a_, options.exponent, kernels, cpu::Sharing::in_place);
+            if (!options.forward) forward_ = cpu::RowStorage<T>(*a_, options.exponent, kernels, cpu::Sharing::in_place);
+            const auto start = std::chrono::steady_clock::now();
             transposed_ = a_->transposed();
-            if (options.adjoint) padded_adjoint_ = cpu::make_padded_storage<T>(*transposed_, options.exponent, *options.adjoint);
-            else adjoint_ = cpu::RowStorage<T>(*transposed_, options.exponent, kernels, cpu::Sharing::copied);
-            if (padded_adjoint_ || !adjoint_.reads_matrix()) transposed_.reset();
-            plan_.adjoint = padded_adjoint_ ? words(*options.adjoint, *padded_adjoint_) : own + " of A^T" + adjoint_.words();
+            plan_.setup.transpose = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+            if (options.adjoint) {
+                adjoint_format_ = make_format(*transposed_, *options.adjoint, plan_.adjoint, plan_.adjoint_decision);
+            } else {
+                adjoint_ = cpu::RowStorage<T>(*transposed_, options.exponent, kernels, cpu::Sharing::copied);
+                plan_.adjoint = own + " of A^T" + adjoint_.words();
+            }
+            if (adjoint_format_ || !adjoint_.reads_matrix()) transposed_.reset();
         } else {
             // The memory is short, or the products are few: one form of A that both read.
             forward_ = cpu::RowStorage<T>(*a_, options.exponent, cpu::Kernels<T>{kernels.set, cpu::Narrowing::none, 1}, cpu::Sharing::in_place);
             plan_.adjoint = "own csr row panels (OpenMP)";
-            if (options.forward) padded_forward_ = cpu::make_padded_storage<T>(*a_, options.exponent, *options.forward);
         }
-        plan_.forward = padded_forward_ ? words(*options.forward, *padded_forward_) : own + forward_.words();
+        if (options.forward) forward_format_ = make_format(*a_, *options.forward, plan_.forward, plan_.forward_decision);
+        else plan_.forward = own + forward_.words();
         plan_.bytes = a_->bytes() + forward_.bytes() + adjoint_.bytes() + (transposed_ ? transposed_->bytes() : 0);
-        for (const auto* padded : {padded_forward_.get(), padded_adjoint_.get()}) plan_.bytes += padded ? padded->bytes() : 0;
+        for (const auto* format : {forward_format_.get(), adjoint_format_.get()}) plan_.bytes += format ? format->bytes() : 0;
     }
-    static std::string words(const SpmvChoice& choice, const cpu::PaddedStorage<T>& padded) {
-        return fmt::format("{} (OpenMP, {})", text(choice), padded.words());
+
+    std::unique_ptr<cpu::RowFormat<T>> make_format(const CsrMatrix& stored, const SpmvChoice& choice, std::string& words, ProductDecision& decision) const {
+        auto format = cpu::make_row_format<T>(stored, options_.exponent, choice, kernels_.set);
+        words = fmt::format("{} ({})", text(choice), format->words());
+        decision.choice = choice;
+        decision.reason = "asked for";
+        return format;
     }
 
   public:
@@ -91,13 +98,13 @@ class CpuMatrixOperator final : public MatrixOperator<T> {
     const OperatorPlan& plan() const override { return plan_; }
 
     void apply(Scalar<T> a, const T* x, Scalar<T> b, T* y, Workspace&, NormPartials* norm) const override {
-        if (padded_forward_) padded_forward_->apply(*a.wide, x, *b.wide, y, norm);
+        if (forward_format_) forward_format_->apply(*a.wide, x, *b.wide, y, norm);
         else forward_.apply(*a.wide, x, *b.wide, y, norm);
     }
 
     void apply_adjoint(Scalar<T> a, const T* x, Scalar<T> b, T* y, Workspace& workspace, NormPartials* norm) const override {
         if (plan_.storage == StorageKind::dual) {
-            if (padded_adjoint_) padded_adjoint_->apply(*a.wide, x, *b.wide, y, norm);
+            if (adjoint_format_) adjoint_format_->apply(*a.wide, x, *b.wide, y, norm);
             else adjoint_.apply(*a.wide, x, *b.wide, y, norm);
             return;
         }
@@ -120,8 +127,8 @@ class CpuMatrixOperator final : public MatrixOperator<T> {
     std::int64_t version_ = 0;
     cpu::RowStorage<T> forward_;
     cpu::RowStorage<T> adjoint_;
-    std::unique_ptr<cpu::PaddedStorage<T>> padded_forward_;  // where a format was asked for, in place of forward_, adjoint_
-    std::unique_ptr<cpu::PaddedStorage<T>> padded_adjoint_;
+    std::unique_ptr<cpu::RowFormat<T>> forward_format_;  // in place of forward_, where one is forced
+    std::unique_ptr<cpu::RowFormat<T>> adjoint_format_;
     std::optional<CsrMatrix> transposed_;  // while adjoint_ reads it
     OperatorPlan plan_;
 };

@@ -7,6 +7,8 @@
 
 #include <cstdint>
 
+#include "operator/formats/row_plans.hpp"
+
 namespace lsmr::cpu {
 
 enum class InstructionSet { portable, avx2, avx512 };
@@ -39,6 +41,26 @@ template <class T, class V, class C>
 using RowsKernel = double (*)(const RowBlock<T, V, C>& block, T a, const T* x, T b, T* y);
 template <class T, class V, class C>
 RowsKernel<T, V, C> rows_kernel(InstructionSet set);
+
+// 32 neighbouring rows that are stored padded, column by column: row i holds values[i + k step], columns[i + k step] for k < width; a negative
+// column is padding, which multiplies nothing.
+template <class T>
+struct PaddedSlice {
+    const T* values = nullptr;
+    const std::int32_t* columns = nullptr;
+    std::int64_t step = kSliceRows;
+    std::int64_t width = 0;
+};
+// sums[i] <- row i times x, of 32 rows. The order of the additions is that of the columns, on every set.
+template <class T>
+void slice_portable(const PaddedSlice<T>& slice, const T* x, T* sums);
+template <class T>
+void slice_avx2(const PaddedSlice<T>& slice, const T* x, T* sums);
+void slice_avx512(const PaddedSlice<double>& slice, const double* x, double* sums);
+template <class T>
+using SliceKernel = void (*)(const PaddedSlice<T>& slice, const T* x, T* sums);
+template <class T>
+SliceKernel<T> slice_kernel(InstructionSet set);
 
 // The types that products are made for: T, V, C.
 #define LSMR_ROW_TYPES_FP64(INSTANTIATE)        \

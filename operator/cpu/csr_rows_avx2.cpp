@@ -50,6 +50,13 @@ struct Lanes<double> {
             _mm256_mask_i32gather_pd(zero(), x, load_columns(mask, columns), _mm256_castsi256_pd(mask), sizeof(double));
         return _mm256_fmadd_pd(load_values(mask, values), gathered, s);
     }
+    LSMR_TARGET static Vector add_padded(const double* values, const std::int32_t* columns, const double* x, Vector s) {
+        const __m128i c = _mm_loadu_si128(reinterpret_cast<const __m128i*>(columns));
+        const __m256i mask = _mm256_cvtepi32_epi64(_mm_cmpgt_epi32(c, _mm_set1_epi32(-1)));
+        const Vector gathered = _mm256_mask_i32gather_pd(zero(), x, c, _mm256_castsi256_pd(mask), sizeof(double));
+        return _mm256_fmadd_pd(_mm256_loadu_pd(values), gathered, s);
+    }
+    LSMR_TARGET static void store_all(double* p, Vector v) { _mm256_storeu_pd(p, v); }
     LSMR_TARGET static Vector multiply(Vector a, Vector b) { return _mm256_mul_pd(a, b); }
     LSMR_TARGET static Vector multiply_add(Vector a, Vector b, Vector c) { return _mm256_fmadd_pd(a, b, c); }
     LSMR_TARGET static Vector sums(const Vector (&v)[4]) {
@@ -87,6 +94,13 @@ struct Lanes<float> {
         const Vector gathered = _mm256_mask_i32gather_ps(zero(), x, load_columns(mask, columns), _mm256_castsi256_ps(mask), sizeof(float));
         return _mm256_fmadd_ps(_mm256_maskload_ps(values, mask), gathered, s);
     }
+    LSMR_TARGET static Vector add_padded(const float* values, const std::int32_t* columns, const float* x, Vector s) {
+        const __m256i c = load_words(columns);
+        const __m256i mask = _mm256_cmpgt_epi32(c, _mm256_set1_epi32(-1));
+        const Vector gathered = _mm256_mask_i32gather_ps(zero(), x, c, _mm256_castsi256_ps(mask), sizeof(float));
+        return _mm256_fmadd_ps(_mm256_loadu_ps(values), gathered, s);
+    }
+    LSMR_TARGET static void store_all(float* p, Vector v) { _mm256_storeu_ps(p, v); }
     LSMR_TARGET static Vector multiply(Vector a, Vector b) { return _mm256_mul_ps(a, b); }
     LSMR_TARGET static Vector multiply_add(Vector a, Vector b, Vector c) { return _mm256_fmadd_ps(a, b, c); }
     LSMR_TARGET static Vector sums(const Vector (&v)[8]) {
@@ -110,6 +124,13 @@ template <class T, class V, class C>
 double rows_avx2(const RowBlock<T, V, C>& block, T a, const T* x, T b, T* y) {
     return rows_simd<Lanes<T>>(block, a, x, b, y);
 }
+
+template <class T>
+void slice_avx2(const PaddedSlice<T>& slice, const T* x, T* sums) {
+    slice_simd<Lanes<T>>(slice, x, sums);
+}
+template void slice_avx2(const PaddedSlice<double>&, const double*, double*);
+template void slice_avx2(const PaddedSlice<float>&, const float*, float*);
 
 #define LSMR_INSTANTIATE(T, V, C) template double rows_avx2(const RowBlock<T, V, C>&, T, const T*, T, T*);
 LSMR_ROW_TYPES(LSMR_INSTANTIATE)

@@ -15,6 +15,13 @@ RowsKernel<T, V, C> rows_kernel(InstructionSet) {
     return rows_portable<T, V, C>;
 }
 
+template <class T>
+SliceKernel<T> slice_kernel(InstructionSet) {
+    return slice_portable<T>;
+}
+template SliceKernel<double> slice_kernel(InstructionSet);
+template SliceKernel<float> slice_kernel(InstructionSet);
+
 #define LSMR_INSTANTIATE(T, V, C) template RowsKernel<T, V, C> rows_kernel<T, V, C>(InstructionSet);
 LSMR_ROW_TYPES(LSMR_INSTANTIATE)
 #undef LSMR_INSTANTIATE

@@ -34,6 +34,20 @@ double rows_portable(const RowBlock<T, V, C>& block, T a, const T* x, T b, T* y)
     return squares.value();
 }
 
+template <class T>
+void slice_portable(const PaddedSlice<T>& slice, const T* x, T* sums) {
+    for (std::int64_t i = 0; i < kSliceRows; ++i) sums[i] = 0;
+    for (std::int64_t k = 0; k < slice.width; ++k) {
+        const T* values = slice.values + k * slice.step;
+        const std::int32_t* columns = slice.columns + k * slice.step;
+        for (std::int64_t i = 0; i < kSliceRows; ++i) {
+            if (columns[i] >= 0) sums[i] += values[i] * x[columns[i]];
+        }
+    }
+}
+template void slice_portable(const PaddedSlice<double>&, const double*, double*);
+template void slice_portable(const PaddedSlice<float>&, const float*, float*);
+
 #define LSMR_INSTANTIATE(T, V, C) template double rows_portable(const RowBlock<T, V, C>&, T, const T*, T, T*);
 LSMR_ROW_TYPES(LSMR_INSTANTIATE)
 #undef LSMR_INSTANTIATE

@@ -7,6 +7,8 @@
 //   Vector keep(Mask, Vector), drop(Mask, Vector)   0 in the lanes outside of the mask, in those inside
 //   void store(Mask, T*, Vector)
 //   Vector add_products(Mask, V*, C*, T* x, Vector s)   s + values x[columns] in the lanes of the mask; others keep s
+//   Vector add_padded(T* values, int32* columns, T* x, Vector s)   the same in the lanes whose column is not negative
+//   void store_all(T*, Vector)
 //   Vector multiply(Vector, Vector), multiply_add(a, b, c)   a b + c
 //   Vector sums(const Vector (&)[kLanes])           lane j: the sum over the lanes of vector j
 //   Squares                                         fp64 sums of squares of vectors
@@ -72,4 +74,26 @@ LSMR_TARGET double rows_simd(const RowBlock<T, V, C>& block, T a, const T* x, T 
         total.add(squares);
     }
     return total.sum();
+}
+
+// A slice of padded rows: all 32 at once, in as many vectors as they need.
+template <class Lanes, class T>
+LSMR_TARGET void slice_simd(const PaddedSlice<T>& slice, const T* x, T* sums) {
+    constexpr int kVectors = static_cast<int>(kSliceRows) / Lanes::kLanes;
+    constexpr std::int64_t kAhead = 8;  // columns: 2 KiB of values in fp64
+    typename Lanes::Vector rows[kVectors];
+#pragma GCC unroll 8
+    for (int j = 0; j < kVectors; ++j) rows[j] = Lanes::zero();
+    const T* values = slice.values;
+    const std::int32_t* columns = slice.columns;
+    for (std::int64_t k = 0; k < slice.width; ++k, values += slice.step, columns += slice.step) {
+#pragma GCC unroll 8
+        for (int j = 0; j < kVectors; ++j) {
+            __builtin_prefetch(values + j * Lanes::kLanes + kAhead * slice.step);
+            rows[j] = Lanes::add_padded(values + j * Lanes::kLanes, columns + j * Lanes::kLanes, x, rows[j]);
+        }
+        __builtin_prefetch(columns + kAhead * slice.step);
+    }
+#pragma GCC unroll 8
+    for (int j = 0; j < kVectors; ++j) Lanes::store_all(sums + j * Lanes::kLanes, rows[j]);
 }

@@ -36,6 +36,16 @@ RowsKernel<T, V, C> rows_kernel(InstructionSet set) {
     return set == InstructionSet::portable ? rows_portable<T, V, C> : rows_avx2<T, V, C>;
 }
 
+template <class T>
+SliceKernel<T> slice_kernel(InstructionSet set) {
+    if constexpr (std::is_same_v<T, double>) {
+        if (set == InstructionSet::avx512) return slice_avx512;
+    }
+    return set == InstructionSet::portable ? slice_portable<T> : slice_avx2<T>;
+}
+template SliceKernel<double> slice_kernel(InstructionSet);
+template SliceKernel<float> slice_kernel(InstructionSet);
+
 #define LSMR_INSTANTIATE(T, V, C) template RowsKernel<T, V, C> rows_kernel<T, V, C>(InstructionSet);
 LSMR_ROW_TYPES(LSMR_INSTANTIATE)
 #undef LSMR_INSTANTIATE

@@ -4,7 +4,7 @@
 
 #include "memory/cuda_check.hpp"
 #include "operator/cuda/block_kernels.hpp"
-#include "operator/cuda/stored_value.cuh"
+#include "operator/cuda/stored_values.cuh"
 
 namespace lsmr::cuda {
 namespace {
@@ -59,7 +59,7 @@ __global__ void __launch_bounds__(kThreads)
     const int places = block_rows * block_cols;
     V empty;
     if (marked) set_absent(empty);
-    else set_stored(T(0), empty);
+    else empty = V{};
     const auto clear = [&](std::int64_t block) {
         for (int place = lane; place < places; place += 32) block_values[block * places + place] = empty;
     };
@@ -73,7 +73,7 @@ __global__ void __launch_bounds__(kThreads)
                 __syncwarp();  // the entries come over what was cleared
                 for (; here && k < end && columns[k] / block_cols == column; ++k) {
                     const int inside = columns[k] - column * block_cols;
-                    set_stored(values[k], block_values[block * places + (row_major ? lane * block_cols + inside : inside * block_rows + lane)]);
+                    block_values[block * places + (row_major ? lane * block_cols + inside : inside * block_rows + lane)] = narrowed<V>(values[k]);
                 }
                 return k;
             });

@@ -17,7 +17,7 @@
 #include "operator/cuda/block_kernels.hpp"
 #include "operator/cuda/block_plan.hpp"
 #include "operator/cuda/block_sum.cuh"
-#include "operator/cuda/stored_value.cuh"
+#include "operator/cuda/stored_values.cuh"
 
 namespace lsmr::cuda {
 namespace {

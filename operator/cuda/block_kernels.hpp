@@ -13,7 +13,7 @@
 namespace lsmr::cuda {
 
 // A in dense blocks, in device memory, block rows one after the other. V: stored values, double, float or Bf16. A place without an entry is
-// marked (stored_value.cuh).
+// marked (stored_values.cuh).
 template <class V>
 struct BlockMatrix {
     std::int64_t rows = 0;

@@ -59,6 +59,10 @@ std::unique_ptr<CsrProduct<T>> make_csr_product(const DeviceCsr<T>& a, const Hos
         case SpmvKernel::stream:
         case SpmvKernel::products:
         case SpmvKernel::balanced: return make_stream_product(a, offsets, longest_row, choice, context);
+        case SpmvKernel::sell:
+        case SpmvKernel::ell:
+        case SpmvKernel::hyb:
+        case SpmvKernel::coo: return make_format_product(a, offsets, longest_row, choice, context);
         case SpmvKernel::cusparse_alg1:
         case SpmvKernel::cusparse_alg2:
         case SpmvKernel::cusparse_transposed: return make_cusparse_product(a, choice, context);

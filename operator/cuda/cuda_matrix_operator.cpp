@@ -2,6 +2,7 @@
 #include <cusparse.h>
 #include <fmt/format.h>
 
+#include <chrono>
 #include <cmath>
 #include <utility>
 
@@ -198,10 +199,22 @@ class CudaMatrixOperator final : public MatrixOperator<T> {
         }
         choose_storage(stored, options_, wide);
         const bool dual = plan_.storage == StorageKind::dual;
+        auto start = std::chrono::steady_clock::now();
+        // Adds the seconds since the last call, the device's work included.
+        const auto lap = [&](double& seconds) {
+            context_.synchronize();
+            const auto now = std::chrono::steady_clock::now();
+            seconds += std::chrono::duration<double>(now - start).count();
+            start = now;
+        };
         DeviceCsr<T> given = upload<T>(stored, context_, options_.exponent);
+        lap(plan_.setup.upload);
         const HostOffsets given_offsets{nullptr, stored.offsets()};
         DeviceCsr<T> other;
-        if (dual || stored_is_transpose) other = transposed(given, longest_row(stored), stored, context_);
+        if (dual || stored_is_transpose) {
+            other = transposed(given, longest_row(stored), stored, context_);
+            lap(plan_.setup.transpose);
+        }
         bool rounded = false;
         const auto prepare = [&](DeviceCsr<T>& a, const HostOffsets& offsets, const std::optional<SpmvChoice>& forced, const ProductDecision* was,
                                  ProductDecision& decision) {
@@ -245,6 +258,7 @@ class CudaMatrixOperator final : public MatrixOperator<T> {
             forward(given, given_offsets);
             adjoint(other, cuda_offsets(other).view());
         }
+        lap(plan_.setup.choice);
         plan_.forward = words(plan_.forward_decision, forward_.get());
         plan_.adjoint = words(plan_.adjoint_decision, adjoint_.get());
         plan_.deterministic = is_deterministic(plan_.forward_decision.choice) && is_deterministic(plan_.adjoint_decision.choice);

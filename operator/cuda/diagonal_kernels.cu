@@ -5,7 +5,7 @@
 #include "memory/cuda_check.hpp"
 #include "operator/cuda/block_sum.cuh"
 #include "operator/cuda/diagonal_kernels.hpp"
-#include "operator/cuda/stored_value.cuh"
+#include "operator/cuda/stored_values.cuh"
 #include "operator/profile.hpp"
 
 namespace lsmr::cuda {

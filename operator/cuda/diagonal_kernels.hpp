@@ -10,7 +10,7 @@
 
 namespace lsmr::cuda {
 
-// A by diagonals: entry (i, i + offsets[d]) at values[d stride + i]. A place without an entry is marked (stored_value.cuh).
+// A by diagonals: entry (i, i + offsets[d]) at values[d stride + i]. A place without an entry is marked (stored_values.cuh).
 template <class T>
 struct DiagonalMatrix {
     std::int64_t rows = 0;

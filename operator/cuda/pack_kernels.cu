@@ -5,7 +5,7 @@
 
 #include "memory/cuda_check.hpp"
 #include "operator/cuda/pack_kernels.hpp"
-#include "operator/cuda/stored_value.cuh"
+#include "operator/cuda/stored_values.cuh"
 
 namespace lsmr::cuda {
 namespace {
@@ -70,7 +70,7 @@ __global__ void pack_columns_kernel(std::int32_t items, const StreamItem* list, 
 
 template <class V, class T>
 __global__ void narrow_values_kernel(std::int64_t n, const T* from, V* to) {
-    for (std::int64_t k = std::int64_t{blockIdx.x} * kThreads + threadIdx.x; k < n; k += std::int64_t{gridDim.x} * kThreads) set_stored(from[k], to[k]);
+    for (std::int64_t k = std::int64_t{blockIdx.x} * kThreads + threadIdx.x; k < n; k += std::int64_t{gridDim.x} * kThreads) to[k] = narrowed<V>(from[k]);
 }
 
 template <class Offset>

@@ -12,6 +12,7 @@
 
 #include "memory/host_buffer.hpp"
 #include "operator/cuda/choose_product.hpp"
+#include "operator/cuda/profile.hpp"
 #include "operator/cuda/uploader.hpp"
 #include "operator/cuda/vector_kernels.hpp"
 
@@ -109,6 +110,14 @@ template <class T>
 ProductBench<T>::~ProductBench() = default;
 
 template <class T>
+OrientationProfile ProductBench<T>::profile() const {
+    const cuda::DeviceCsr<T>& a = state_->a;
+    OrientationProfile profile;
+    a.with_offsets([&](const auto* offsets) { profile = profile_on_device(a.rows, a.cols, a.nnz, offsets, a.columns->data(), a.values->data(), state_->context); });
+    return profile;
+}
+
+template <class T>
 ProductMeasurement ProductBench<T>::measure(const ProductRequest& request, int warm_up, int repeats) {
     State& s = *state_;
     ProductMeasurement m;
@@ -133,7 +142,15 @@ ProductMeasurement ProductBench<T>::measure(const ProductRequest& request, int w
         const auto run = [&] { chosen.product->run(s.coefficients.data(), s.x.data(), s.coefficients.data() + 1, s.y.data(), nullptr, *scratch); };
 
         s.copy(s.y, s.y0);
+        const auto first_run = std::chrono::steady_clock::now();
         run();
+        s.context.synchronize();
+        // A thread with a row of a million entries takes a second: three times tell as much as fifteen.
+        constexpr double kSlow = 0.02;
+        if (seconds_since(first_run) > kSlow) {
+            warm_up = 0;
+            repeats = std::min(repeats, 3);
+        }
         const HostBuffer<T> y = s.host_y();
         for (std::size_t i = 0; i < s.checked.size(); ++i) {
             const double error = std::abs(static_cast<double>(y[s.checked[i]]) - s.reference[i]);

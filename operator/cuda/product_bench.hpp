@@ -7,6 +7,7 @@
 #include "memory/cuda_context.hpp"
 #include "operator/csr_matrix.hpp"
 #include "operator/product_measurement.hpp"
+#include "operator/profile.hpp"
 
 namespace lsmr {
 
@@ -18,6 +19,7 @@ class ProductBench {
     ~ProductBench();
     ProductBench(const ProductBench&) = delete;
     ProductBench& operator=(const ProductBench&) = delete;
+    OrientationProfile profile() const;
     // Never throws for what a kernel refuses: that is the measurement's failure.
     ProductMeasurement measure(const ProductRequest& request, int warm_up, int repeats);
 

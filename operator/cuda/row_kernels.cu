@@ -4,6 +4,7 @@
 
 #include "memory/cuda_check.hpp"
 #include "operator/cuda/block_sum.cuh"
+#include "operator/cuda/dependent_launch.cuh"
 #include "operator/cuda/row_kernels.hpp"
 
 namespace lsmr::cuda {
@@ -13,7 +14,7 @@ constexpr int kThreads = 256;
 
 // A thread's share of a row: entries first, first + stride, ... below end. Four loads in flight; A streams past the caches, x stays in them.
 template <class T, class Offset>
-__device__ T share_of_row(const CsrDevice<T, Offset>& matrix, Offset first, Offset end, int stride, const T* __restrict__ x) {
+__device__ T share_of_row(const CsrDevice<T, Offset>& matrix, Offset first, Offset end, int stride, const T* x) {
     constexpr int kBatch = 4;
     T sum = 0;
     Offset k = first;
@@ -26,17 +27,19 @@ __device__ T share_of_row(const CsrDevice<T, Offset>& matrix, Offset first, Offs
             values[i] = __ldcs(matrix.values + k + i * stride);
         }
 #pragma unroll
-        for (int i = 0; i < kBatch; ++i) sum += values[i] * __ldg(x + columns[i]);
+        for (int i = 0; i < kBatch; ++i) sum += values[i] * x[columns[i]];
     }
-    for (; k < end; k += static_cast<Offset>(stride)) sum += __ldcs(matrix.values + k) * __ldg(x + __ldcs(matrix.columns + k));
+    for (; k < end; k += static_cast<Offset>(stride)) sum += __ldcs(matrix.values + k) * x[__ldcs(matrix.columns + k)];
     return sum;
 }
 
 // kTeam threads a row, 1 to 32. Bytes: (sizeof(T) + 4) nnz + sizeof(Offset) rows + x once + y twice.
 template <int kTeam, class T, class Offset>
 __global__ void __launch_bounds__(kThreads)
-    team_rows_kernel(CsrDevice<T, Offset> matrix, const T* a_pointer, const T* __restrict__ x, const T* b_pointer, T* y, double* partials) {
+    team_rows_kernel(CsrDevice<T, Offset> matrix, const T* a_pointer, const T* x, const T* b_pointer, T* y, double* partials) {
     __shared__ double scratch[32];
+    await_previous();
+    admit_next();
     const T a = *a_pointer;
     const T b = *b_pointer;
     constexpr int kGroups = kThreads / kTeam;
@@ -61,8 +64,10 @@ __global__ void __launch_bounds__(kThreads)
 
 // A block a row.
 template <class T, class Offset>
-__global__ void block_rows_kernel(CsrDevice<T, Offset> matrix, const T* a_pointer, const T* __restrict__ x, const T* b_pointer, T* y, double* partials) {
+__global__ void block_rows_kernel(CsrDevice<T, Offset> matrix, const T* a_pointer, const T* x, const T* b_pointer, T* y, double* partials) {
     __shared__ double scratch[32];
+    await_previous();
+    admit_next();
     const T a = *a_pointer;
     const T b = *b_pointer;
     double squares = 0;
@@ -91,8 +96,7 @@ template <class T, class Offset>
 void launch_rows(int team, int blocks, const CsrDevice<T, Offset>& matrix, Scalar<T> a, const T* x, Scalar<T> b, T* y, double* partials,
                  cudaStream_t stream) {
     const auto go = [&](auto kernel, int threads) {
-        kernel<<<static_cast<unsigned>(blocks), static_cast<unsigned>(threads), 0, stream>>>(matrix, a.narrow, x, b.narrow, y, partials);
-        LSMR_CHECK(cudaGetLastError());
+        launch_dependent(kernel, blocks, threads, 0, stream, matrix, a.narrow, x, b.narrow, y, partials);
     };
     switch (team) {
         case 1: go(team_rows_kernel<1, T, Offset>, kThreads); break;

@@ -14,7 +14,9 @@
 
 #include "memory/cuda_check.hpp"
 #include "operator/cuda/block_sum.cuh"
-#include "operator/cuda/stored_value.cuh"
+#include "operator/cuda/cut_rows.cuh"
+#include "operator/cuda/dependent_launch.cuh"
+#include "operator/cuda/stored_values.cuh"
 #include "operator/cuda/stream_kernels.hpp"
 
 namespace lsmr::cuda {
@@ -50,7 +52,7 @@ __device__ inline void bulk_copy(void* to, const void* from, std::uint32_t bytes
 
 // kAll: all of the kBatch entries exist. rotation: see dot().
 template <int kTeam, int kBatch, bool kAll, class V, class X, class C>
-__device__ X add_batch(X sum, const V* values, const C* columns, int length, int first, int rotation, const X* __restrict__ x) {
+__device__ X add_batch(X sum, const V* values, const C* columns, int length, int first, int rotation, const X* x) {
     X products[kBatch];
 #pragma unroll
     for (int i = 0; i < kBatch; ++i) {
@@ -61,7 +63,7 @@ __device__ X add_batch(X sum, const V* values, const C* columns, int length, int
             k = k >= length ? k - length : k;
         }
         // An entry that does not exist adds nothing: no product with a zero, which a non-finite x would turn into NaN.
-        products[i] = exists ? widened<X>(values[k]) * __ldg(x + columns[k]) : X(0);
+        products[i] = exists ? widened<X>(values[k]) * x[columns[k]] : X(0);
     }
 #pragma unroll
     for (int i = 0; i < kBatch; ++i) sum += products[i];
@@ -72,7 +74,7 @@ __device__ X add_batch(X sum, const V* values, const C* columns, int length, int
 // rotation (one thread a row): entry where this thread begins, so that threads whose rows have the same length of 2^k do not meet in one
 // bank of shared memory. kBatch: gathers in flight a thread.
 template <int kTeam, int kBatch, class V, class X, class C>
-__device__ X dot(const V* values, const C* columns, int length, int lane, int rotation, const X* __restrict__ x) {
+__device__ X dot(const V* values, const C* columns, int length, int lane, int rotation, const X* x) {
     X sum = 0;
     int k = lane;
     for (; k + kTeam * (kBatch - 1) < length; k += kTeam * kBatch) {
@@ -108,7 +110,7 @@ template <class V, class X>
 struct StreamFrame {
     const StreamMatrix<V>& matrix;
     double* piece_sums;
-    const X* __restrict__ x;
+    const X* x;
     X* y;
     X a;
     X b;
@@ -188,7 +190,7 @@ __device__ void item_rows(StreamFrame<V, X>& frame, const StreamItem& shared_ite
 template <int kTeam, int kThreads, int kBatch, class V, class X, class C>
 __device__ void gather_rows(StreamFrame<V, X>& frame, const StreamItem& item, const V* values, const C* columns, std::uint64_t* barrier,
                             std::uint32_t parity) {
-    const X* __restrict__ x = frame.x + item.column_base;
+    const X* x = frame.x + item.column_base;
     item_rows<kTeam, kThreads>(
         frame, item, [&] { barrier_wait(barrier, parity); },
         [&](int start, int length, int lane, int rotation) {
@@ -216,13 +218,13 @@ __device__ X add_products(const X* products, int length, int lane, int rotation)
 
 // Order "products": all entries gather, the products take the place of the values, then rows add.
 template <int kThreads, int kCapacity, class X, class C>
-__device__ void gather_products(const X* __restrict__ x, int count, X* values, const C* columns) {
+__device__ void gather_products(const X* x, int count, X* values, const C* columns) {
     constexpr int kEach = kCapacity / kThreads;
     X gathered[kEach];
 #pragma unroll
     for (int i = 0; i < kEach; ++i) {
         const int k = i * kThreads + static_cast<int>(threadIdx.x);
-        if (k < count) gathered[i] = __ldg(x + columns[k]);
+        if (k < count) gathered[i] = x[columns[k]];
     }
 #pragma unroll
     for (int i = 0; i < kEach; ++i) {
@@ -242,7 +244,7 @@ __device__ void add_rows(StreamFrame<V, X>& frame, const StreamItem& item, const
 // A long row, or a piece of one, by all threads, straight from global memory: each warp leaves the sum of its part in warp_sums. What shared
 // memory holds does not bound the loads in flight, and no thread waits for another.
 template <int kThreads, class V, class X, class C>
-__device__ void long_row(const X* __restrict__ x, int count, const V* __restrict__ values, const C* __restrict__ columns, double* warp_sums) {
+__device__ void long_row(const X* x, int count, const V* __restrict__ values, const C* __restrict__ columns, double* warp_sums) {
     constexpr int kBatch = 8;
     X sum = 0;
     int k = static_cast<int>(threadIdx.x);
@@ -255,16 +257,16 @@ __device__ void long_row(const X* __restrict__ x, int count, const V* __restrict
             value[i] = values[k + i * kThreads];
         }
 #pragma unroll
-        for (int i = 0; i < kBatch; ++i) sum += widened<X>(value[i]) * __ldg(x + column[i]);
+        for (int i = 0; i < kBatch; ++i) sum += widened<X>(value[i]) * x[column[i]];
     }
-    for (; k < count; k += kThreads) sum += widened<X>(values[k]) * __ldg(x + columns[k]);
+    for (; k < count; k += kThreads) sum += widened<X>(values[k]) * x[columns[k]];
     for (int d = 16; d > 0; d /= 2) sum += __shfl_xor_sync(0xffffffffu, sum, d);
     if (threadIdx.x % 32 == 0) warp_sums[threadIdx.x / 32] = static_cast<double>(sum);
 }
 
 template <class V, class X, StreamOrder kOrder, int kThreads, int kCapacity, int kBatch, int kMinBlocks>
 __global__ void __launch_bounds__(kThreads, kMinBlocks)
-    stream_kernel(StreamMatrix<V> matrix, double* piece_sums, bool atomic, const X* a, const X* __restrict__ x, const X* b, X* y, double* partials) {
+    stream_kernel(StreamMatrix<V> matrix, double* piece_sums, bool atomic, const X* a, const X* x, const X* b, X* y, double* partials) {
     constexpr int kRoom = kCapacity + 16;  // an item may begin and end inside a group of 8
     extern __shared__ __align__(128) std::byte room[];
     V* const values = reinterpret_cast<V*>(room);
@@ -300,6 +302,9 @@ __global__ void __launch_bounds__(kThreads, kMinBlocks)
             issue(0, turn + stride);
         }
     }
+    // What is begun by now is of the matrix, which no kernel of an iteration writes.
+    await_previous();
+    admit_next();
     __syncthreads();
     StreamFrame<V, X> frame{matrix, piece_sums, x, y, *a, *b, atomic, 0};
     for (std::uint32_t round = 0; turn < matrix.item_count; turn += stride, ++round) {
@@ -313,7 +318,9 @@ __global__ void __launch_bounds__(kThreads, kMinBlocks)
         };
         if (team == kWholeBlock) {
             barrier_wait(&barrier, parity);
-            // Shared memory is free: the next item may come.
+            // Shared memory is free: the next item may come. But only when all threads have seen this one come: the barrier tells two phases
+            // apart, not three, and a thread that is late would wait for one that never ends.
+            __syncthreads();
             if (threadIdx.x == 0 && turn + stride < matrix.item_count) issue(round + 1, turn + 2 * stride);
             with_columns(matrix.columns + std::int64_t{16} * item.columns,
                          [&](const auto* c) { long_row<kThreads>(x + item.column_base, item.count, matrix.values + item.begin, c, warp_sums[parity]); });
@@ -341,6 +348,8 @@ __global__ void __launch_bounds__(kThreads, kMinBlocks)
                 }
             });
         }
+        // Products were written where a bulk copy is to write next: ordered between the two ways to shared memory.
+        if constexpr (kOrder == StreamOrder::products) asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
         __syncthreads();  // everyone has read the item
         if (threadIdx.x != 0) continue;
         if (team != kWholeBlock) {
@@ -354,39 +363,6 @@ __global__ void __launch_bounds__(kThreads, kMinBlocks)
     }
     if (partials == nullptr) return;
     const double total = block_sum(frame.squares, sum_scratch);
-    if (threadIdx.x == 0) partials[blockIdx.x] = total;
-}
-
-// Cut rows: a warp adds the pieces of a row, in a fixed order, and writes its y.
-inline constexpr int kCutThreads = 256;
-template <class X>
-__global__ void __launch_bounds__(kCutThreads)
-    cut_rows_kernel(std::int32_t count, const CutRow* rows, double* piece_sums, bool atomic, const X* a_pointer, const X* b_pointer, X* y, double* partials) {
-    __shared__ double scratch[32];
-    const X a = *a_pointer;
-    const X b = *b_pointer;
-    const int lane = static_cast<int>(threadIdx.x) % 32;
-    double squares = 0;
-    for (std::int32_t i = static_cast<std::int32_t>(blockIdx.x * (kCutThreads / 32) + threadIdx.x / 32); i < count;
-         i += static_cast<std::int32_t>(gridDim.x) * (kCutThreads / 32)) {
-        const CutRow row = rows[i];
-        double sum = 0;
-        if (atomic) {
-            if (lane == 0) {
-                sum = piece_sums[i];
-                piece_sums[i] = 0;
-            }
-        } else {
-            for (std::int32_t k = lane; k < row.count; k += 32) sum += piece_sums[row.first_piece + k];
-            for (int d = 16; d > 0; d /= 2) sum += __shfl_xor_sync(0xffffffffu, sum, d);
-        }
-        if (lane != 0) continue;
-        const X value = b != X(0) ? a * static_cast<X>(sum) + b * y[row.row] : a * static_cast<X>(sum);
-        y[row.row] = value;
-        squares += static_cast<double>(value) * static_cast<double>(value);
-    }
-    if (partials == nullptr) return;
-    const double total = block_sum(squares, scratch);
     if (threadIdx.x == 0) partials[blockIdx.x] = total;
 }
 
@@ -446,14 +422,12 @@ template <class V, class X>
 void launch_stream(const StreamLaunch& launch, const StreamMatrix<V>& matrix, double* piece_sums, bool atomic, Scalar<X> a, const X* x, Scalar<X> b,
                    X* y, double* partials, cudaStream_t stream) {
     with_stream_kernel<V, X>(launch.shape, launch.order, [&](auto kernel) {
-        kernel<<<static_cast<unsigned>(launch.blocks), static_cast<unsigned>(launch.shape.threads), static_cast<std::size_t>(shared_bytes<V>(launch.shape)),
-                 stream>>>(matrix, piece_sums, atomic, a.narrow, x, b.narrow, y, partials);
-        LSMR_CHECK(cudaGetLastError());
+        launch_dependent(kernel, launch.blocks, launch.shape.threads, static_cast<std::size_t>(shared_bytes<V>(launch.shape)), stream, matrix, piece_sums,
+                         atomic, a.narrow, x, b.narrow, y, partials);
     });
     if (launch.cut_blocks == 0) return;
-    cut_rows_kernel<X><<<static_cast<unsigned>(launch.cut_blocks), kCutThreads, 0, stream>>>(
-        matrix.cut_row_count, matrix.cut_rows, piece_sums, atomic, a.narrow, b.narrow, y, partials ? partials + launch.blocks : nullptr);
-    LSMR_CHECK(cudaGetLastError());
+    launch_dependent(cut_rows_kernel<X>, launch.cut_blocks, kCutThreads, 0, stream, matrix.cut_row_count, matrix.cut_rows, piece_sums, atomic, a.narrow,
+                     b.narrow, y, partials ? partials + launch.blocks : nullptr);
 }
 
 #define LSMR_INSTANTIATE_STREAM(V, X)                                                                                               \

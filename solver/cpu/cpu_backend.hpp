@@ -144,6 +144,12 @@ class CpuBackend {
         }
     }
     // Partial sums of ||p||^2 into a slot.
+    // elementwise(n, f, slot), then finish(r, stage, slots): one kernel on a GPU.
+    template <class R, class F>
+    void elementwise_finish(std::int64_t n, const F& f, std::size_t slot, R* r, int stage, std::size_t slots, Beside) {
+        elementwise(n, f, slot);
+        finish(r, stage, slots);
+    }
     void norm(std::int64_t n, const T* p, std::size_t slot) { elementwise(n, SquaredNorm<T>{p}, slot); }
     // ||p||, at once.
     double norm_now(std::int64_t n, const T* p) {

@@ -10,12 +10,14 @@
 #include <utility>
 #include <vector>
 
+#include "memory/cuda_capture.hpp"
 #include "memory/device_buffer.hpp"
 #include "operator/cuda/cuda_operators.hpp"
 #include "operator/cuda/uploader.hpp"
 #include "operator/cuda/vector_kernels.hpp"
 #include "operator/stacked_operator.hpp"
 #include "solver/cuda/recurrence_kernels.hpp"
+#include "solver/cuda/small_problem.hpp"
 #include "solver/power_of_two.hpp"
 #include "solver/recurrence.hpp"
 #include "solver/transform.hpp"
@@ -35,20 +37,8 @@ class IterationGraph {
     explicit operator bool() const { return executable_ != nullptr; }
     template <class Work>
     void record(cudaStream_t stream, const Work& work) {
-        cudaGraph_t graph = nullptr;
-        // Thread-local: other threads of the host program may allocate meanwhile.
-        LSMR_CHECK(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal));
-        try {
-            work();
-        } catch (...) {
-            LSMR_CHECK_NOTHROW(cudaStreamEndCapture(stream, &graph));
-            if (graph) LSMR_CHECK_NOTHROW(cudaGraphDestroy(graph));
-            throw;
-        }
-        LSMR_CHECK(cudaStreamEndCapture(stream, &graph));
-        const cudaError_t made = cudaGraphInstantiate(&executable_, graph, 0);
-        LSMR_CHECK_NOTHROW(cudaGraphDestroy(graph));
-        LSMR_CHECK(made);
+        const CapturedGraph graph(stream, work);
+        LSMR_CHECK(cudaGraphInstantiate(&executable_, graph.get(), 0));
     }
     void launch(cudaStream_t stream) const { LSMR_CHECK(cudaGraphLaunch(executable_, stream)); }
 
@@ -62,7 +52,8 @@ class CudaBackend {
     using Value = T;
 
     CudaBackend(const LinearOperator<T>& a, CudaContext& context)
-        : base_(a), context_(context), workspace_(a.make_workspace(&context)), uploader_(context), constants_(context, kConstants) {
+        : base_(a), context_(context), workspace_(a.make_workspace(&context)), uploader_(context), constants_(context, kConstants), ended_(context, 1) {
+        LSMR_CHECK(cudaMemsetAsync(ended_.data(), 0, sizeof(unsigned), stream()));
         set_constant(kOne, 1.0);
         set_constant(kZero, 0.0);
         for (cudaEvent_t& event : events_) LSMR_CHECK(cudaEventCreateWithFlags(&event, cudaEventDisableTiming));
@@ -100,6 +91,8 @@ class CudaBackend {
         preconditioner_workspace_ = k.make_workspace(&context_);
     }
     bool preconditioned() const { return preconditioner_ != nullptr; }
+    // The operator's matrix for the persistent kernel, which then runs the methods that it has wherever it can; kept by the caller.
+    void set_small_problem(SmallProblem<T>& small) { small_ = &small; }
     std::int64_t rows() const { return current().rows(); }
     std::int64_t cols() const { return base_.cols(); }
     Scalar<T> one() const { return constant(kOne); }
@@ -165,13 +158,16 @@ class CudaBackend {
     }
     template <class F>
     void elementwise(std::int64_t n, const F& f, std::size_t slot) {
-        cuda::SumTargets targets;
-        for (int s = 0; s < F::kSums; ++s) {
-            NormPartials* list = begin_slot(slot + static_cast<std::size_t>(s), kMaxPartials);
-            list->count = cuda::vector_blocks(n);
-            targets.sums[s] = list->sums;
-        }
-        cuda::launch_elementwise(n, f, targets, stream());
+        cuda::launch_elementwise(n, f, begin_sums<F>(n, slot), stream());
+    }
+    // elementwise(n, f, slot), then finish(r, stage, slots). Beside::product: `forward` with slot 0 was called just before, and shares nothing
+    // with f that either writes.
+    template <class R, class F>
+    void elementwise_finish(std::int64_t n, const F& f, std::size_t slot, R* r, int stage, std::size_t slots, Beside beside) {
+        const cuda::SumTargets targets = begin_sums<F>(n, slot);
+        // A product that launched no kernel has nothing that this one could run beside.
+        const bool beside_product = beside == Beside::product && lists_[0].count > 0;
+        cuda::launch_elementwise_finish(n, f, targets, r, stage, partial_lists(slots), ended_.data(), beside_product, stream());
     }
     void norm(std::int64_t n, const T* p, std::size_t slot) { elementwise(n, SquaredNorm<T>{p}, slot); }
     // Waits.
@@ -200,20 +196,14 @@ class CudaBackend {
     }
     template <class R>
     void finish(R* r, int stage, std::size_t slots, int code = kGoOn) {
-        cuda::PartialLists lists;
-        lists.lists = static_cast<std::int32_t>(slots);
-        for (std::size_t s = 0; s < slots; ++s) {
-            lists.sums[s] = lists_[s].sums;
-            lists.count[s] = lists_[s].count;
-        }
-        cuda::launch_finish(r, stage, lists, code, stream());
+        cuda::launch_finish(r, stage, partial_lists(slots), code, stream());
     }
 
     // --- running ---
     // For the recurrence: addresses on the device. The host reads the same memory.
     RecordRing ring() {
-        if (ring_.size() == 0) ring_ = PinnedBuffer<IterationRecord>(kRing);
-        return {ring_.device_data(), kRing};
+        if (ring_.size() == 0) ring_ = PinnedBuffer<IterationRecord>(kRecords * (small_ ? kLongestLaunch : kLongestBatch));
+        return {ring_.device_data(), ring_.size()};
     }
     template <class R>
     R* put_state(const R& state) {
@@ -237,19 +227,23 @@ class CudaBackend {
     Progress run(const typename Method::Vectors& w, typename Method::Recurrence* r, const Anchors<T>& anchors, Entry entry, Poll&& poll) {
         using Clock = std::chrono::steady_clock;
         if (progress_.size() == 0) progress_ = PinnedBuffer<Progress>(2);
-        const RecordRing host_ring{ring_.data(), kRing};
+        const RecordRing host_ring{ring_.data(), ring_.size()};
         const auto queue_progress = [&](std::size_t slot) {
             LSMR_CHECK(cudaMemcpyAsync(progress_.data() + slot, &r->progress, sizeof(Progress), cudaMemcpyDeviceToHost, stream()));
             LSMR_CHECK(cudaEventRecord(events_[slot], stream()));
         };
         if (entry == Entry::start) Method::start(*this, w, r, anchors);
         queue_progress(0);
+        const bool persistent = runs_persistent<Method>(anchors);
+        const std::int64_t longest = persistent ? kLongestLaunch : kLongestBatch;
         std::int64_t batch = 1;
         IterationGraph graph;
         for (std::size_t slot = 0;; slot = 1 - slot) {
             // Short iterations are bound by launches: they are recorded once and replayed. By now every buffer has been made, so nothing is
             // allocated while recording.
-            if (batch >= kGraphIterations && current().capturable()) {
+            if (persistent) {
+                if constexpr (cuda::kRunsPersistent<Method>) small_->template iterate<Method>(w, r, batch);
+            } else if (batch >= kGraphIterations && current().capturable()) {
                 if (!graph) graph.record(stream(), [&] {
                     for (std::int64_t i = 0; i < kGraphIterations; ++i) Method::iterate(*this, w, r, anchors);
                 });
@@ -269,10 +263,14 @@ class CudaBackend {
             // As many iterations as take about a millisecond: enough to hide the host, few enough to lose little at the end.
             constexpr double kShort = 0.5e-3;
             constexpr double kLong = 2e-3;
-            if (waited < kShort && batch < kLongestBatch) batch *= 2;
+            if (waited < kShort && batch < longest) batch *= 2;
             else if (waited > kLong && batch > 1) batch /= 2;
         }
         context_.synchronize();  // also before the graph goes
+        if (cuda_counters().count_kernels && current().capturable()) {
+            const CapturedGraph one(stream(), [&] { Method::iterate(*this, w, r, anchors); });
+            cuda_counters().iteration_kernels = one.kernels();
+        }
         return get_state(r).progress;
     }
 
@@ -280,7 +278,8 @@ class CudaBackend {
     static constexpr std::int64_t kStaging = std::int64_t{1} << 20;
     static constexpr std::int64_t kLongestBatch = 64;
     static constexpr std::int64_t kGraphIterations = 16;  // divides kLongestBatch, as batches double
-    static constexpr std::int64_t kRing = 4 * kLongestBatch;  // records of the batch before, while the next two are written
+    static constexpr std::int64_t kLongestLaunch = 2048;  // iterations of the persistent kernel: far below 0.2 s, and a launch costs nothing beside them
+    static constexpr std::int64_t kRecords = 4;           // batches: the one before is read while the next two are written
     enum ConstantSlot : std::int64_t { kOne, kZero, kA, kB, kConstants };
 
     void copy(T* dst, const T* src, std::int64_t n, cudaMemcpyKind kind) const {
@@ -298,12 +297,35 @@ class CudaBackend {
         lists_[slot] = {partials_[slot].data(), 0};
         return &lists_[slot];
     }
+    template <class F>
+    cuda::SumTargets begin_sums(std::int64_t n, std::size_t slot) {
+        cuda::SumTargets targets;
+        for (int s = 0; s < F::kSums; ++s) {
+            NormPartials* list = begin_slot(slot + static_cast<std::size_t>(s), kMaxPartials);
+            list->count = cuda::vector_blocks(n);
+            targets.sums[s] = list->sums;
+        }
+        return targets;
+    }
+    cuda::PartialLists partial_lists(std::size_t slots) const {
+        cuda::PartialLists lists;
+        lists.lists = static_cast<std::int32_t>(slots);
+        for (std::size_t s = 0; s < slots; ++s) {
+            lists.sums[s] = lists_[s].sums;
+            lists.count[s] = lists_[s].count;
+        }
+        return lists;
+    }
     void set_constant(std::int64_t slot, double value) {
         Coefficient<T> coefficient;
         set(coefficient, value);
         LSMR_CHECK(cudaMemcpyAsync(constants_.data() + slot, &coefficient, sizeof(coefficient), cudaMemcpyHostToDevice, stream()));
     }
     Scalar<T> constant(std::int64_t slot) const { return constants_.data() + slot; }
+    template <class Method>
+    bool runs_persistent(const Anchors<T>& anchors) const {
+        return cuda::kRunsPersistent<Method> && small_ != nullptr && stack_ == nullptr && preconditioner_ == nullptr && !anchors.bounded;
+    }
     const LinearOperator<T>& current() const { return stack_ ? *stack_ : base_; }
     Workspace& current_workspace() { return stack_ ? *stack_workspace_ : *workspace_; }
 
@@ -314,8 +336,10 @@ class CudaBackend {
     std::unique_ptr<Workspace> stack_workspace_;
     const LinearOperator<T>* preconditioner_ = nullptr;
     std::unique_ptr<Workspace> preconditioner_workspace_;
+    SmallProblem<T>* small_ = nullptr;
     cuda::Uploader uploader_;
     DeviceBuffer<Coefficient<T>> constants_;
+    DeviceBuffer<unsigned> ended_;  // blocks of the elementwise step that runs
     std::vector<DeviceBuffer<T>> row_vectors_;
     std::vector<DeviceBuffer<T>> col_vectors_;
     DeviceBuffer<double> partials_[cuda::kMaxSlots];

@@ -1,9 +1,11 @@
+#include <fmt/format.h>
 #include <omp.h>
 
 #include <chrono>
 
 #include "operator/cuda/cuda_operators.hpp"
 #include "solver/cuda/cuda_backend.hpp"
+#include "solver/cuda/small_problem.hpp"
 #include "solver/drive_matrix.hpp"
 #include "solver/solve_cuda.hpp"
 
@@ -35,6 +37,7 @@ class CudaEngine final : public Engine {
         check_vectors_fit();
         backend_ = std::make_unique<CudaBackend<T>>(stack_ ? *stack_ : static_cast<const LinearOperator<T>&>(*operator_), context_);
         if (k_) backend_->set_preconditioner(*k_);
+        choose_executor(exponent);
         // The products are those of a rounded matrix: the truth is on the host.
         if (kNarrow || options.narrow == NarrowKind::fp32_values) audit_ = std::make_unique<HostAudit>(*a.working, a.below.get());
         context_.pool().trim();  // what only the setup needed
@@ -51,6 +54,7 @@ class CudaEngine final : public Engine {
     SolveResult solve(std::span<const double> b, std::span<double> x, const SolveOptions& options, bool use_x0,
                       Observer* observer, const Resumption& resumption) override {
         const DeviceScope scope(context_.device());
+        if (options_.executor == ExecutorKind::persistent) check_persistent(options, use_x0);
         const DriveProblem problem = drive_problem(a_, b, x, use_x0, audit_.get(), resumption);
         return drive(*backend_, problem, options, resolved_conlim(options, options_.precision), observer);
     }
@@ -63,13 +67,60 @@ class CudaEngine final : public Engine {
     }
 
   private:
-    // Known before the solve, so that it does not fail in the middle: the most vectors that a method and the audit use.
-    void check_vectors_fit() {
+    // The persistent kernel where it can run and is taken to be faster, or was asked for. exponent: of the operator.
+    void choose_executor(int exponent) {
+        const std::string why_not = options_.executor == ExecutorKind::graph ? "asked for" : make_small_problem(exponent);
+        if (why_not.empty()) {
+            info_.executor = ExecutorKind::persistent;
+            return;
+        }
+        if (options_.executor == ExecutorKind::persistent) throw InputError("the persistent executor is refused: " + why_not);
+        info_.executor = ExecutorKind::graph;
+        info_.executor_words = "kernels in a graph: " + why_not;
+    }
+    // Why there is none; empty where it was made.
+    std::string make_small_problem(int exponent) {
+        const bool asked = options_.executor == ExecutorKind::persistent;
+        if (a_.below) return "the regularising rows are an operator of their own";
+        if (a_.preconditioner) return "there is a preconditioner";
+        if (options_.narrow == NarrowKind::fp32_values) return "values are to be rounded in storage";
+        if (!asked && operator_->plan().storage == StorageKind::single) return "A is stored once";
+        if (!asked && (options_.spmv != SpmvKind::automatic || options_.forward_kernel || options_.adjoint_kernel)) {
+            return "kernels of the products are asked for";
+        }
+        // Before the transpose is made on the host.
+        if (!asked && a_.working->nnz() > kMostSmallEntries) return fmt::format("A has {} nonzeros, more than {}", a_.working->nnz(), kMostSmallEntries);
+        const CsrMatrix transpose = a_.working->transposed();
+        const SmallPlan plan = plan_small_problem(a_.working->rows(), a_.working->cols(), a_.working->offsets(), transpose.offsets(), sizeof(T),
+                                                  persistent_limits(context_.device()));
+        if (!plan.impossible.empty()) return plan.impossible;
+        if (!asked && !plan.unwise.empty()) return plan.unwise;
+        const std::int64_t needed = plan.device_bytes + vector_bytes();
+        const std::int64_t free_bytes = context_.free_bytes();
+        if (needed > free_bytes) return fmt::format("A once more, beside the vectors, needs {}, {} is free", format_bytes(needed), format_bytes(free_bytes));
+        small_ = std::make_unique<SmallProblem<T>>(*a_.working, transpose, exponent, plan, context_);
+        backend_->set_small_problem(*small_);
+        info_.executor_words = plan.words();
+        return {};
+    }
+    // What the kernel does not have; a restart on a damped problem still takes the graph.
+    void check_persistent(const SolveOptions& options, bool use_x0) const {
+        const auto refuse = [](const std::string& why) { throw InputError("the persistent executor is refused: " + why); };
+        if (options.method != Method::lsmr && options.method != Method::lsqr) refuse(fmt::format("it runs lsmr and lsqr, not {}", name(options.method)));
+        if (options.trust_radius > 0) refuse("it has no trust radius");
+        const bool around_start = options.damp_center == DampCenter::x0 || (options.damp_center == DampCenter::zero && !use_x0);
+        if (options.damp > 0 && !around_start) refuse("the damping is around another point than the start, so that it becomes rows of A");
+        if (options.damp > 0 && !a_.column_scale.empty()) refuse("the damping of scaled columns becomes rows of A");
+    }
+    std::int64_t vector_bytes() const {
         constexpr std::int64_t kRowVectors = 3;
         const std::int64_t col_vectors = a_.preconditioner ? 10 : 8;
         const std::int64_t m = a_.original->rows() + (a_.below ? a_.below->rows() : 0);
-        const std::int64_t n = a_.original->cols();
-        const std::int64_t needed = (kRowVectors * m + col_vectors * n) * static_cast<std::int64_t>(sizeof(T));
+        return (kRowVectors * m + col_vectors * a_.original->cols()) * static_cast<std::int64_t>(sizeof(T));
+    }
+    // Known before the solve, so that it does not fail in the middle: the most vectors that a method and the audit use.
+    void check_vectors_fit() {
+        const std::int64_t needed = vector_bytes();
         const std::int64_t free_bytes = context_.free_bytes();
         if (needed > free_bytes) {
             throw OutOfMemory(needed, context_.pool().live_bytes(), free_bytes, "the vectors of a solve need that much beside the matrix");
@@ -84,6 +135,7 @@ class CudaEngine final : public Engine {
     std::unique_ptr<MatrixOperator<T>> k_;      // of the preconditioner
     DeviceBuffer<Coefficient<T>> one_{context_, 0};
     std::unique_ptr<LinearOperator<T>> stack_;  // of both
+    std::unique_ptr<SmallProblem<T>> small_;
     std::unique_ptr<CudaBackend<T>> backend_;
     std::unique_ptr<HostAudit> audit_;
     PreparedInfo info_;

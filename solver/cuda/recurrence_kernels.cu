@@ -1,5 +1,6 @@
 #include "memory/cuda_check.hpp"
 #include "operator/cuda/block_sum.cuh"
+#include "operator/cuda/dependent_launch.cuh"
 #include "operator/cuda/vector_kernels.hpp"
 #include "solver/cg.hpp"
 #include "solver/cgls.hpp"
@@ -11,13 +12,22 @@
 namespace lsmr::cuda {
 namespace {
 
+// The sums of the lists in a fixed order, in every thread. They were written by this kernel's blocks or by kernels before it.
+template <int kThreads>
+__device__ void add_lists(const PartialLists& lists, double* sums, double* scratch) {
+    for (int s = 0; s < lists.lists; ++s) {
+        double sum = 0;
+        for (int i = static_cast<int>(threadIdx.x); i < lists.count[s]; i += kThreads) sum += __ldcg(lists.sums[s] + i);
+        sums[s] = block_sum(sum, scratch);
+    }
+}
+
 template <class F>
-__global__ void __launch_bounds__(kVectorThreads) elementwise_kernel(std::int64_t n, F f, SumTargets targets) {
+__device__ void run_elements(std::int64_t n, const F& f, const SumTargets& targets, double* scratch) {
     const auto coefficients = f.load();
     double sums[F::kSums] = {};
     const std::int64_t step = static_cast<std::int64_t>(gridDim.x) * kVectorThreads;
     for (std::int64_t i = static_cast<std::int64_t>(blockIdx.x) * kVectorThreads + threadIdx.x; i < n; i += step) f(i, coefficients, sums);
-    __shared__ double scratch[32];
 #pragma unroll
     for (int s = 0; s < F::kSums; ++s) {
         const double total = block_sum(sums[s], scratch);
@@ -25,17 +35,49 @@ __global__ void __launch_bounds__(kVectorThreads) elementwise_kernel(std::int64_
     }
 }
 
+template <class F>
+__global__ void __launch_bounds__(kVectorThreads) elementwise_kernel(std::int64_t n, F f, SumTargets targets) {
+    __shared__ double scratch[32];
+    await_previous();
+    admit_next();
+    run_elements(n, f, targets, scratch);
+}
+
+// The same; the block that ends last adds the lists and runs the recurrence. *ended: 0 before and after.
+template <class F, class R>
+__global__ void __launch_bounds__(kVectorThreads)
+    elementwise_finish_kernel(std::int64_t n, F f, SumTargets targets, R* r, int stage, PartialLists lists, unsigned* ended, bool beside_product) {
+    __shared__ double scratch[32];
+    __shared__ bool is_last;
+    // A step beside a product shares nothing with it that either writes, so it does not wait for it. What the step needs had been done when
+    // the product began, or the product would not have admitted it.
+    if (!beside_product) await_previous();
+    run_elements(n, f, targets, scratch);
+    if (beside_product) await_previous();
+    admit_next();
+    if (threadIdx.x == 0) {
+        __threadfence();  // the partials of this block are seen by whoever sees its count
+        is_last = atomicAdd(ended, 1u) == gridDim.x - 1;
+        __threadfence();
+    }
+    __syncthreads();
+    if (!is_last) return;
+    double sums[kMaxSlots] = {};
+    add_lists<kVectorThreads>(lists, sums, scratch);
+    if (threadIdx.x != 0) return;
+    *ended = 0;
+    r->finish(stage, sums, kGoOn);
+}
+
 constexpr int kFinishThreads = 512;
 
 template <class R>
 __global__ void __launch_bounds__(kFinishThreads) finish_kernel(R* r, int stage, PartialLists lists, int code) {
     __shared__ double scratch[32];
+    await_previous();
+    admit_next();
     double sums[kMaxSlots] = {};
-    for (int s = 0; s < lists.lists; ++s) {
-        double sum = 0;
-        for (int i = static_cast<int>(threadIdx.x); i < lists.count[s]; i += kFinishThreads) sum += lists.sums[s][i];
-        sums[s] = block_sum(sum, scratch);
-    }
+    add_lists<kFinishThreads>(lists, sums, scratch);
     if (threadIdx.x == 0) r->finish(stage, sums, code);
 }
 
@@ -43,29 +85,33 @@ __global__ void __launch_bounds__(kFinishThreads) finish_kernel(R* r, int stage,
 
 template <class F>
 void launch_elementwise(std::int64_t n, const F& f, const SumTargets& targets, cudaStream_t stream) {
-    elementwise_kernel<F><<<static_cast<unsigned>(vector_blocks(n)), kVectorThreads, 0, stream>>>(n, f, targets);
-    LSMR_CHECK(cudaGetLastError());
+    launch_dependent(elementwise_kernel<F>, vector_blocks(n), kVectorThreads, 0, stream, n, f, targets);
+}
+
+template <class F, class R>
+void launch_elementwise_finish(std::int64_t n, const F& f, const SumTargets& targets, R* r, int stage, const PartialLists& lists, unsigned* ended,
+                               bool beside_product, cudaStream_t stream) {
+    launch_dependent(elementwise_finish_kernel<F, R>, vector_blocks(n), kVectorThreads, 0, stream, n, f, targets, r, stage, lists, ended, beside_product);
 }
 
 template <class R>
 void launch_finish(R* r, int stage, const PartialLists& lists, int code, cudaStream_t stream) {
-    finish_kernel<R><<<1, kFinishThreads, 0, stream>>>(r, stage, lists, code);
-    LSMR_CHECK(cudaGetLastError());
+    launch_dependent(finish_kernel<R>, 1, kFinishThreads, 0, stream, r, stage, lists, code);
 }
 
 #define LSMR_INSTANTIATE(T)                                                                                                    \
-    template void launch_elementwise(std::int64_t, const LsmrStep<T>&, const SumTargets&, cudaStream_t);                      \
-    template void launch_elementwise(std::int64_t, const LsqrStep<T>&, const SumTargets&, cudaStream_t);                      \
     template void launch_elementwise(std::int64_t, const CglsUpdateX<T>&, const SumTargets&, cudaStream_t);                   \
     template void launch_elementwise(std::int64_t, const CglsUpdateR<T>&, const SumTargets&, cudaStream_t);                   \
     template void launch_elementwise(std::int64_t, const CglsDirection<T>&, const SumTargets&, cudaStream_t);                 \
     template void launch_elementwise(std::int64_t, const CgDirection<T>&, const SumTargets&, cudaStream_t);                   \
-    template void launch_elementwise(std::int64_t, const CgUpdate<T>&, const SumTargets&, cudaStream_t);                      \
-    template void launch_elementwise(std::int64_t, const InnerProduct<T>&, const SumTargets&, cudaStream_t);                  \
     template void launch_elementwise(std::int64_t, const Reach<T>&, const SumTargets&, cudaStream_t);                         \
     template void launch_elementwise(std::int64_t, const SquaredNorm<T>&, const SumTargets&, cudaStream_t);                   \
     template void launch_elementwise(std::int64_t, const DividedNorm<T>&, const SumTargets&, cudaStream_t);                   \
     template void launch_elementwise(std::int64_t, const FromCenter<T>&, const SumTargets&, cudaStream_t);                    \
+    template void launch_elementwise_finish(std::int64_t, const LsmrStep<T>&, const SumTargets&, LsmrRecurrence<T>*, int, const PartialLists&, unsigned*, bool, cudaStream_t); \
+    template void launch_elementwise_finish(std::int64_t, const LsqrStep<T>&, const SumTargets&, LsqrRecurrence<T>*, int, const PartialLists&, unsigned*, bool, cudaStream_t); \
+    template void launch_elementwise_finish(std::int64_t, const InnerProduct<T>&, const SumTargets&, CgRecurrence<T>*, int, const PartialLists&, unsigned*, bool, cudaStream_t); \
+    template void launch_elementwise_finish(std::int64_t, const CgUpdate<T>&, const SumTargets&, CgRecurrence<T>*, int, const PartialLists&, unsigned*, bool, cudaStream_t); \
     template void launch_finish(LsmrRecurrence<T>*, int, const PartialLists&, int, cudaStream_t);                             \
     template void launch_finish(LsqrRecurrence<T>*, int, const PartialLists&, int, cudaStream_t);                             \
     template void launch_finish(CglsRecurrence<T>*, int, const PartialLists&, int, cudaStream_t);                             \

@@ -26,6 +26,12 @@ struct SumTargets {
 template <class F>
 void launch_elementwise(std::int64_t n, const F& f, const SumTargets& targets, cudaStream_t stream);
 
+// The same, and then what launch_finish does, by the block that ends last. *ended: 0, and left so. beside_product: the kernel before is a
+// product's, which was launched after everything that f reads or writes was done, and f and the product touch nothing that either writes.
+template <class F, class R>
+void launch_elementwise_finish(std::int64_t n, const F& f, const SumTargets& targets, R* r, int stage, const PartialLists& lists, unsigned* ended,
+                               bool beside_product, cudaStream_t stream);
+
 // One block: adds each list in a fixed order and calls r->finish(stage, sums, code).
 template <class R>
 void launch_finish(R* r, int stage, const PartialLists& lists, int code, cudaStream_t stream);

@@ -1,4 +1,4 @@
-#include "operator/cpu/padded_storage.hpp"
+#include "operator/cpu/place_format.hpp"
 
 #include <fmt/format.h>
 
@@ -10,8 +10,8 @@
 
 #include "memory/error.hpp"
 #include "memory/host_buffer.hpp"
-#include "operator/cpu/block_sum.hpp"
 #include "operator/cpu/csr_kernels.hpp"
+#include "operator/cpu/row_chunks.hpp"
 #include "operator/profile.hpp"
 
 namespace lsmr::cpu {
@@ -35,32 +35,19 @@ std::string fill_words(std::int64_t nnz, double places) {
     return fmt::format("{:.1f} % of the places hold entries", places > 0 ? 100.0 * static_cast<double>(nnz) / places : 100.0);
 }
 
-// y_i of the rows first, first + 1, ... from their sums; adds their squares.
-template <class T>
-void write_rows(std::int64_t first, std::int64_t count, const T* sums, T a, T b, T* y, BlockSum& squares) {
-    for (std::int64_t i = 0; i < count; ++i) {
-        const T value = b != T(0) ? a * sums[i] + b * y[first + i] : a * sums[i];
-        y[first + i] = value;
-        squares.add(static_cast<double>(value) * static_cast<double>(value));
-    }
-}
-
-// f(chunk) gives the squares of its rows.
-template <class F>
-void for_each_chunk_sum(std::int64_t count, NormPartials* norm, const F& f) {
-    double* sums = norm ? norm->sums + norm->count : nullptr;
-    for_each_chunk(count, [&](std::int64_t c) {
-        const double sum = f(c);
-        if (sums) sums[c] = sum;
-    });
-    if (norm) norm->count += static_cast<std::int32_t>(count);
+// The first rows of `count` chunks of equal length, and the end.
+std::vector<std::int64_t> even_chunks(std::int64_t rows, std::int64_t count) {
+    const std::int64_t length = std::max<std::int64_t>(1, (rows + count - 1) / count);
+    std::vector<std::int64_t> first{0};
+    while (first.back() < rows) first.push_back(std::min(rows, first.back() + length));
+    return first;
 }
 
 // BSR, and Blocked-ELL: there every block row has as many blocks, of column -1 after its last one.
 template <class T>
-class BlockStorage final : public PaddedStorage<T> {
+class BlockFormat final : public RowFormat<T> {
   public:
-    BlockStorage(const CsrMatrix& a, int exponent, const SpmvChoice& choice)
+    BlockFormat(const CsrMatrix& a, int exponent, const SpmvChoice& choice)
         : rows_(a.rows()), cols_(a.cols()), nnz_(a.nnz()), block_rows_(choice.block_rows), block_cols_(choice.block_cols), order_(choice.order),
           offsets_((a.rows() + choice.block_rows - 1) / choice.block_rows + 1) {
         const std::int64_t block_row_count = offsets_.size() - 1;
@@ -115,12 +102,9 @@ class BlockStorage final : public PaddedStorage<T> {
         });
     }
 
-    void apply(double wide_a, const T* x, double wide_b, T* y, NormPartials* norm) const override {
-        const T a = static_cast<T>(wide_a);
-        const T b = static_cast<T>(wide_b);
-        for_each_chunk_sum(static_cast<std::int64_t>(chunks_.size()) - 1, norm, [&](std::int64_t c) {
-            BlockSum squares;
-            for (std::int64_t i = chunks_[static_cast<std::size_t>(c)]; i < chunks_[static_cast<std::size_t>(c) + 1]; ++i) {
+    void apply(double a, const T* x, double b, T* y, NormPartials* norm) const override {
+        run_chunks(chunks_, a, b, y, norm, [&](std::int64_t chunk_first, std::int64_t chunk_end, Finish<T>& finish) {
+            for (std::int64_t i = chunk_first; i < chunk_end; ++i) {
                 T sums[kLargestBlockSide] = {};
                 const T* block = values_.data() + offsets_[i] * block_rows_ * block_cols_;
                 for (std::int64_t k = offsets_[i]; k < offsets_[i + 1] && columns_[k] >= 0; ++k, block += block_rows_ * block_cols_) {
@@ -136,14 +120,14 @@ class BlockStorage final : public PaddedStorage<T> {
                         }
                     }
                 }
-                write_rows(i * block_rows_, std::min(block_rows_, rows_ - i * block_rows_), sums, a, b, y, squares);
+                const std::int64_t row = i * block_rows_;
+                for (std::int64_t r = 0; r < std::min(block_rows_, rows_ - row); ++r) finish(row + r, sums[r]);
             }
-            return squares.value();
         });
     }
     std::int64_t bytes() const override { return offsets_.bytes() + columns_.bytes() + values_.bytes(); }
     std::string words() const override {
-        return fmt::format("{} blocks, {}", columns_.size(), fill_words(nnz_, static_cast<double>(values_.size())));
+        return fmt::format("OpenMP, {} blocks, {}", columns_.size(), fill_words(nnz_, static_cast<double>(values_.size())));
     }
 
   private:
@@ -160,9 +144,10 @@ class BlockStorage final : public PaddedStorage<T> {
 };
 
 template <class T>
-class DiagonalStorage final : public PaddedStorage<T> {
+class DiagonalFormat final : public RowFormat<T> {
   public:
-    DiagonalStorage(const CsrMatrix& a, int exponent) : rows_(a.rows()), cols_(a.cols()), nnz_(a.nnz()) {
+    DiagonalFormat(const CsrMatrix& a, int exponent)
+        : rows_(a.rows()), cols_(a.cols()), nnz_(a.nnz()), chunks_(even_chunks(a.rows(), VectorChunks(a.rows()).count)) {
         if (nnz_ > 0) {
             std::vector<char> occupied(static_cast<std::size_t>(rows_ + cols_ - 1), 0);
             for (std::int64_t i = 0; i < rows_; ++i) {
@@ -185,16 +170,11 @@ class DiagonalStorage final : public PaddedStorage<T> {
         }
     }
 
-    void apply(double wide_a, const T* x, double wide_b, T* y, NormPartials* norm) const override {
-        const T a = static_cast<T>(wide_a);
-        const T b = static_cast<T>(wide_b);
-        const VectorChunks chunks(rows_);
-        for_each_chunk_sum(chunks.count, norm, [&](std::int64_t c) {
+    void apply(double a, const T* x, double b, T* y, NormPartials* norm) const override {
+        run_chunks(chunks_, a, b, y, norm, [&](std::int64_t chunk_first, std::int64_t chunk_end, Finish<T>& finish) {
             constexpr std::int64_t kTile = 512;  // sums of so many rows stay in the first-level cache
-            BlockSum squares;
-            const std::int64_t end = std::min(rows_, (c + 1) * chunks.length);
-            for (std::int64_t first = c * chunks.length; first < end; first += kTile) {
-                const std::int64_t count = std::min(kTile, end - first);
+            for (std::int64_t first = chunk_first; first < chunk_end; first += kTile) {
+                const std::int64_t count = std::min(kTile, chunk_end - first);
                 T sums[kTile] = {};
                 for (std::size_t d = 0; d < diagonals_.size(); ++d) {
                     const T* values = values_.data() + static_cast<std::int64_t>(d) * rows_ + first;
@@ -202,13 +182,12 @@ class DiagonalStorage final : public PaddedStorage<T> {
                     const std::int64_t stop = std::min(count, cols_ - column);
                     for (std::int64_t i = std::max<std::int64_t>(0, -column); i < stop; ++i) sums[i] = add_product(sums[i], values[i], x[column + i]);
                 }
-                write_rows(first, count, sums, a, b, y, squares);
+                for (std::int64_t i = 0; i < count; ++i) finish(first + i, sums[i]);
             }
-            return squares.value();
         });
     }
     std::int64_t bytes() const override { return values_.bytes() + static_cast<std::int64_t>(diagonals_.size() * sizeof(std::int64_t)); }
-    std::string words() const override { return fmt::format("{} diagonals, {}", diagonals_.size(), fill_words(nnz_, static_cast<double>(values_.size()))); }
+    std::string words() const override { return fmt::format("OpenMP, {} diagonals, {}", diagonals_.size(), fill_words(nnz_, static_cast<double>(values_.size()))); }
 
   private:
     std::int64_t rows_;
@@ -216,13 +195,14 @@ class DiagonalStorage final : public PaddedStorage<T> {
     std::int64_t nnz_;
     std::vector<std::int64_t> diagonals_;  // columns less rows, ascending
     HostBuffer<T> values_;
+    std::vector<std::int64_t> chunks_;  // of rows
 };
 
 // All places, row by row, by Eigen: a non-finite x reaches every row.
 template <class T>
-class DenseStorage final : public PaddedStorage<T> {
+class DenseFormat final : public RowFormat<T> {
   public:
-    DenseStorage(const CsrMatrix& a, int exponent) : rows_(a.rows()), cols_(a.cols()), nnz_(a.nnz()) {
+    DenseFormat(const CsrMatrix& a, int exponent) : rows_(a.rows()), cols_(a.cols()), nnz_(a.nnz()) {
         if (cols_ > 0 && rows_ > std::numeric_limits<std::int64_t>::max() / static_cast<std::int64_t>(sizeof(T)) / cols_) {
             throw InputError(fmt::format("dense: {} x {} values do not fit in memory", rows_, cols_));
         }
@@ -232,52 +212,44 @@ class DenseStorage final : public PaddedStorage<T> {
             for (std::int64_t k = a.offsets()[i]; k < a.offsets()[i + 1]; ++k) values_[i * cols_ + a.columns()[k]] = stored_value<T>(a.values()[k], exponent);
         }
         constexpr std::int64_t kChunkPlaces = 32 * 1024;
-        const std::int64_t count = std::clamp<std::int64_t>(values_.size() / kChunkPlaces, 1, kMaxPartials);
-        length_ = std::max<std::int64_t>(1, (rows_ + count - 1) / count);
+        chunks_ = even_chunks(rows_, std::clamp<std::int64_t>(values_.size() / kChunkPlaces, 1, kMaxPartials));
     }
 
-    void apply(double wide_a, const T* x, double wide_b, T* y, NormPartials* norm) const override {
-        const T a = static_cast<T>(wide_a);
-        const T b = static_cast<T>(wide_b);
-        for_each_chunk_sum((rows_ + length_ - 1) / length_, norm, [&](std::int64_t c) {
-            const std::int64_t first = c * length_;
-            const std::int64_t count = std::min(length_, rows_ - first);
-            const Eigen::Map<const Eigen::Matrix<T, Eigen::Dynamic, Eigen::Dynamic, Eigen::RowMajor>> matrix(values_.data() + first * cols_, count, cols_);
+    void apply(double a, const T* x, double b, T* y, NormPartials* norm) const override {
+        run_chunks(chunks_, a, b, y, norm, [&](std::int64_t first, std::int64_t end, Finish<T>& finish) {
+            const Eigen::Map<const Eigen::Matrix<T, Eigen::Dynamic, Eigen::Dynamic, Eigen::RowMajor>> matrix(values_.data() + first * cols_, end - first, cols_);
             const Eigen::Map<const Eigen::Vector<T, Eigen::Dynamic>> from(x, cols_);
-            Eigen::Vector<T, Eigen::Dynamic> sums(count);
+            Eigen::Vector<T, Eigen::Dynamic> sums(end - first);
             sums.noalias() = matrix * from;
-            BlockSum squares;
-            write_rows(first, count, sums.data(), a, b, y, squares);
-            return squares.value();
+            for (std::int64_t i = first; i < end; ++i) finish(i, sums[i - first]);
         });
     }
     std::int64_t bytes() const override { return values_.bytes(); }
     std::string words() const override {
-        return fill_words(nnz_, static_cast<double>(values_.size())) + (nnz_ < values_.size() ? "; a non-finite x reaches all rows, since the others are zeros" : "");
+        return "OpenMP, " + fill_words(nnz_, static_cast<double>(values_.size())) + (nnz_ < values_.size() ? "; a non-finite x reaches all rows, since the others are zeros" : "");
     }
 
   private:
     std::int64_t rows_;
     std::int64_t cols_;
     std::int64_t nnz_;
-    std::int64_t length_ = 1;  // rows of a chunk
     HostBuffer<T> values_;
+    std::vector<std::int64_t> chunks_;  // of rows
 };
 
 }  // namespace
 
 template <class T>
-std::unique_ptr<PaddedStorage<T>> make_padded_storage(const CsrMatrix& a, int exponent, const SpmvChoice& choice) {
-    if (choice.values != ValueForm::as_vectors) throw InputError(fmt::format("{} needs a GPU: on the CPU the values of blocks are not narrowed", text(choice)));
+std::unique_ptr<RowFormat<T>> make_place_format(const CsrMatrix& a, int exponent, const SpmvChoice& choice) {
     switch (choice.kernel) {
         case SpmvKernel::bsr:
-        case SpmvKernel::bell: return std::make_unique<BlockStorage<T>>(a, exponent, choice);
-        case SpmvKernel::dia: return std::make_unique<DiagonalStorage<T>>(a, exponent);
-        case SpmvKernel::dense: return std::make_unique<DenseStorage<T>>(a, exponent);
-        default: throw InternalError("make_padded_storage: no such format");
+        case SpmvKernel::bell: return std::make_unique<BlockFormat<T>>(a, exponent, choice);
+        case SpmvKernel::dia: return std::make_unique<DiagonalFormat<T>>(a, exponent);
+        case SpmvKernel::dense: return std::make_unique<DenseFormat<T>>(a, exponent);
+        default: throw InternalError("make_place_format: no such format");
     }
 }
-template std::unique_ptr<PaddedStorage<double>> make_padded_storage(const CsrMatrix&, int, const SpmvChoice&);
-template std::unique_ptr<PaddedStorage<float>> make_padded_storage(const CsrMatrix&, int, const SpmvChoice&);
+template std::unique_ptr<RowFormat<double>> make_place_format(const CsrMatrix&, int, const SpmvChoice&);
+template std::unique_ptr<RowFormat<float>> make_place_format(const CsrMatrix&, int, const SpmvChoice&);
 
 }  // namespace lsmr::cpu

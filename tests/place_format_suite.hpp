@@ -10,12 +10,6 @@
 
 namespace lsmr::test::products {
 
-inline OperatorOptions with_kernel(const std::string& kernel) {
-    OperatorOptions options;
-    options.forward = options.adjoint = parse_spmv_choice(kernel);
-    return options;
-}
-
 // Shapes at edges, but for those of many places.
 inline std::vector<ShapeCase> small_cases() {
     std::vector<ShapeCase> cases = shape_cases();

@@ -1,9 +1,9 @@
-// The padded formats on a GPU, forced: kernels, precisions, directions, shapes; and what the dispatch makes of them.
+// Blocks, Blocked-ELL, diagonals and dense storage on a GPU, forced: kernels, precisions, directions, shapes; and what the dispatch makes of them.
 #include <cuda_runtime_api.h>
 
 #include "cuda_rig.hpp"
-#include "format_suite.hpp"
 #include "operator/cuda/choose_product.hpp"
+#include "place_format_suite.hpp"
 
 using namespace lsmr;
 using namespace lsmr::test;
@@ -14,7 +14,7 @@ namespace {
 template <class T>
 void check_blocks(const std::string& kernel, Values values = Values::full_mantissa) {
     CAPTURE(kernel);
-    suite_format<T>(from_csr<T>, with_kernel(kernel), block_cases(parse_spmv_choice(kernel)), Absent::skipped, values);
+    suite_format<T>(from_csr<T>, forced(kernel), block_cases(parse_spmv_choice(kernel)), Absent::skipped, values);
 }
 
 // Values that bf16 holds.
@@ -41,58 +41,58 @@ std::shared_ptr<const CsrMatrix> stencil_of_blocks(std::int64_t points, std::int
 
 TEST_SUITE_BEGIN("sanitizer");
 
-TEST_CASE("cuda formats: blocks, by columns") {
+TEST_CASE("cuda place formats: blocks, by columns") {
     LSMR_NEEDS_GPU();
     for (const char* kernel : {"bsr-1x1-columns", "bsr-2x2-columns", "bsr-3x3-columns", "bsr-6x6-columns", "bsr-9x3-columns", "bsr-3x3-columns+rowmajor"}) {
         check_blocks<double>(kernel);
         check_blocks<float>(kernel);
     }
-    suite_format<double>(from_csr<double>, with_kernel("bsr-3x3-columns"), small_cases());
-    suite_format<float>(from_csr<float>, with_kernel("bsr-4x4-columns"), small_cases());
+    suite_format<double>(from_csr<double>, forced("bsr-3x3-columns"), small_cases());
+    suite_format<float>(from_csr<float>, forced("bsr-4x4-columns"), small_cases());
 }
-TEST_CASE("cuda formats: whole blocks") {
+TEST_CASE("cuda place formats: whole blocks") {
     LSMR_NEEDS_GPU();
     for (const char* kernel : {"bsr-2x2-blocks", "bsr-4x4-blocks+rowmajor", "bsr-8x8-blocks", "bsr-16x16-blocks", "bsr-32x32-blocks+rowmajor"}) {
         check_blocks<double>(kernel);
         check_blocks<float>(kernel);
     }
-    suite_format<double>(from_csr<double>, with_kernel("bsr-4x4-blocks"), small_cases());
+    suite_format<double>(from_csr<double>, forced("bsr-4x4-blocks"), small_cases());
 }
-TEST_CASE("cuda formats: blocks of narrow values") {
+TEST_CASE("cuda place formats: blocks of narrow values") {
     LSMR_NEEDS_GPU();
     check_blocks<double>("bsr-3x3-columns+fp32", Values::exact_in_fp32);
     check_blocks<double>("bsr-4x4-blocks+rowmajor+fp32", Values::exact_in_fp32);
     for (const char* kernel : {"bsr-3x3-columns+bf16", "bsr-8x8-blocks+bf16"}) {
-        suite_format<double>(from_csr<double>, with_kernel(kernel), eight_bit_cases(parse_spmv_choice(kernel)));
-        suite_format<float>(from_csr<float>, with_kernel(kernel), eight_bit_cases(parse_spmv_choice(kernel)));
+        suite_format<double>(from_csr<double>, forced(kernel), eight_bit_cases(parse_spmv_choice(kernel)));
+        suite_format<float>(from_csr<float>, forced(kernel), eight_bit_cases(parse_spmv_choice(kernel)));
     }
-    CHECK_THROWS_AS(from_csr<double>(stencil_of_blocks(9, 3), with_kernel("bsr-3x3-columns+fp32")), InputError);  // would round
+    CHECK_THROWS_AS(from_csr<double>(stencil_of_blocks(9, 3), forced("bsr-3x3-columns+fp32")), InputError);  // would round
 }
-TEST_CASE("cuda formats: Blocked-ELL") {
+TEST_CASE("cuda place formats: Blocked-ELL") {
     LSMR_NEEDS_GPU();
     for (const char* kernel : {"bell-2x2", "bell-16x16"}) {
         check_blocks<double>(kernel);
         check_blocks<float>(kernel);
     }
-    suite_format<double>(from_csr<double>, with_kernel("bell-8x8"), small_cases());
+    suite_format<double>(from_csr<double>, forced("bell-8x8"), small_cases());
 }
-TEST_CASE("cuda formats: diagonals") {
+TEST_CASE("cuda place formats: diagonals") {
     LSMR_NEEDS_GPU();
-    suite_format<double>(from_csr<double>, with_kernel("dia"), band_cases());
-    suite_format<float>(from_csr<float>, with_kernel("dia"), band_cases());
+    suite_format<double>(from_csr<double>, forced("dia"), band_cases());
+    suite_format<float>(from_csr<float>, forced("dia"), band_cases());
     const auto many = matrix_with_rows(random_lengths(400, 1, 5, 3), 400, 3);
-    CHECK_THROWS_WITH_AS(from_csr<double>(many, with_kernel("dia")), doctest::Contains("at most 256 are stored"), InputError);
+    CHECK_THROWS_WITH_AS(from_csr<double>(many, forced("dia")), doctest::Contains("at most 256 are stored"), InputError);
 }
-TEST_CASE("cuda formats: dense") {
+TEST_CASE("cuda place formats: dense") {
     LSMR_NEEDS_GPU();
-    suite_format<double>(from_csr<double>, with_kernel("dense"), small_cases(), Absent::zero);
-    suite_format<float>(from_csr<float>, with_kernel("dense"), band_cases(), Absent::zero);
+    suite_format<double>(from_csr<double>, forced("dense"), small_cases(), Absent::zero);
+    suite_format<float>(from_csr<float>, forced("dense"), band_cases(), Absent::zero);
     const auto full = matrix_with_rows(std::vector<std::int64_t>(40, 33), 33, 4);
-    suite_format<double>(from_csr<double>, with_kernel("dense"), {{"every place", full}});
-    CHECK(from_csr<double>(full, with_kernel("dense"))->plan().forward.find("non-finite") == std::string::npos);
-    CHECK(from_csr<double>(band_cases().back().a, with_kernel("dense"))->plan().forward.find("non-finite x reaches all rows") != std::string::npos);
+    suite_format<double>(from_csr<double>, forced("dense"), {{"every place", full}});
+    CHECK(from_csr<double>(full, forced("dense"))->plan().forward.find("non-finite") == std::string::npos);
+    CHECK(from_csr<double>(band_cases().back().a, forced("dense"))->plan().forward.find("non-finite x reaches all rows") != std::string::npos);
 }
-TEST_CASE("cuda formats: rows whose columns do not ascend are refused by blocks") {
+TEST_CASE("cuda place formats: rows whose columns do not ascend are refused by blocks") {
     LSMR_NEEDS_GPU();
     const CudaContext& context = shared_context();
     cuda::DeviceCsr<double> a(context, 2, 4, 3);
@@ -109,7 +109,7 @@ TEST_CASE("cuda formats: rows whose columns do not ascend are refused by blocks"
 
 TEST_SUITE_END();
 
-TEST_CASE("cuda formats: every other size, order and mapping of blocks") {
+TEST_CASE("cuda place formats: every other size, order and mapping of blocks") {
     LSMR_NEEDS_GPU();
     for (const char* size : {"1x1", "2x2", "3x3", "4x4", "5x5", "6x6", "7x7", "8x8", "9x9", "16x16", "32x32", "2x3", "3x2", "9x3", "3x9"}) {
         for (const char* order : {"", "+rowmajor"}) {
@@ -129,22 +129,22 @@ TEST_CASE("cuda formats: every other size, order and mapping of blocks") {
     }
 }
 
-TEST_CASE("cuda formats: blocks of any other size go through the general kernel, which is said") {
+TEST_CASE("cuda place formats: blocks of any other size go through the general kernel, which is said") {
     LSMR_NEEDS_GPU();
     for (const char* kernel : {"bsr-5x7-columns", "bsr-11x2-columns+rowmajor", "bsr-31x17-columns", "bsr-1x32-columns", "bsr-10x10-columns"}) {
         check_blocks<double>(kernel);
         check_blocks<float>(kernel);
         const auto a = stencil_of_blocks(50, 4);
-        CHECK(from_csr<double>(a, with_kernel(kernel))->plan().forward.find("by the general kernel") != std::string::npos);
-        CHECK(from_csr<double>(a, with_kernel("bsr-9x9-columns"))->plan().forward.find("general") == std::string::npos);
+        CHECK(from_csr<double>(a, forced(kernel))->plan().forward.find("by the general kernel") != std::string::npos);
+        CHECK(from_csr<double>(a, forced("bsr-9x9-columns"))->plan().forward.find("general") == std::string::npos);
     }
 }
 
-TEST_CASE("cuda formats: cuSPARSE's blocks, for comparison") {
+TEST_CASE("cuda place formats: cuSPARSE's blocks, for comparison") {
     LSMR_NEEDS_GPU();
     for (const ShapeCase& shape : block_cases(parse_spmv_choice("cusparse-bsr-4x4"))) {
         CAPTURE(shape.name);
-        const auto rig = from_csr<double>(shape.a, with_kernel("cusparse-bsr-4x4"));
+        const auto rig = from_csr<double>(shape.a, forced("cusparse-bsr-4x4"));
         for (const bool adjoint : {false, true}) {
             const auto x = random_vector(adjoint ? shape.a->rows() : shape.a->cols(), 5);
             const auto y0 = random_vector(adjoint ? shape.a->cols() : shape.a->rows(), 6);
@@ -156,13 +156,13 @@ TEST_CASE("cuda formats: cuSPARSE's blocks, for comparison") {
     }
 }
 
-TEST_CASE("cuda formats: products are captured in global mode and replayed with new vectors") {
+TEST_CASE("cuda place formats: products are captured in global mode and replayed with new vectors") {
     LSMR_NEEDS_GPU();
     CudaContext& context = shared_context();
     const auto a = stencil_of_blocks(600, 4);
     for (const char* kernel : {"bsr-4x4-columns", "bsr-4x4-blocks+rowmajor", "bell-4x4", "dia", "dense"}) {
         CAPTURE(kernel);
-        const auto op = make_cuda_operator<double>(*a, context, with_kernel(kernel));
+        const auto op = make_cuda_operator<double>(*a, context, forced(kernel));
         const auto workspace = op->make_workspace(&context);
         DeviceBuffer<double> x(context, a->cols()), y(context, a->rows()), sums(context, op->max_partials());
         DeviceBuffer<Coefficient<double>> coefficients(context, 2);
@@ -192,7 +192,7 @@ TEST_CASE("cuda formats: products are captured in global mode and replayed with 
     }
 }
 
-TEST_CASE("cuda formats: the dispatch proposes blocks and diagonals where they save bytes, and a solve by rule takes them") {
+TEST_CASE("cuda place formats: the dispatch proposes blocks and diagonals where they save bytes, and a solve by rule takes them") {
     LSMR_NEEDS_GPU();
     OperatorOptions by_rule;
     by_rule.deterministic = true;

@@ -1,6 +1,6 @@
-// Stored values in kernels: read without staying in the caches, widened to the type of the arithmetic, and absent.
+// Stored values in kernels: narrower than the vectors, read without staying in the caches, widened to the type of the arithmetic, or absent.
 //
-// Padded formats (blocks, diagonals) have places where A has no entry. Such a place holds a NaN, which no entry is (a CsrMatrix holds finite
+// Blocks and diagonals have places where A has no entry. Such a place holds a NaN, which no entry is (a CsrMatrix holds finite
 // values), and a kernel skips it: a place with a zero would turn a non-finite x into NaN in rows that have no entry there. The mark costs no
 // bytes and one comparison, and a place outside of A, in a ragged last block, is marked the same way.
 #pragma once
@@ -9,6 +9,7 @@
 
 #include <cstdint>
 #include <cstring>
+#include <type_traits>
 
 #include "operator/cuda/bf16.hpp"
 
@@ -22,16 +23,24 @@ __device__ X widened(float v) { return static_cast<X>(v); }
 template <class X>
 __device__ X widened(Bf16 v) { return static_cast<X>(__uint_as_float(static_cast<unsigned>(v.bits) << 16)); }
 
+// The value as it is stored: rounded to nearest in fp32; Bf16 only where it is exact.
+template <class V, class T>
+__device__ V narrowed(T v) {
+    if constexpr (std::is_same_v<V, Bf16>) return Bf16{static_cast<std::uint16_t>(__float_as_uint(static_cast<float>(v)) >> 16)};
+    else return static_cast<V>(v);
+}
+
+// Read once: past the first-level cache, and out of the second before what is read again.
+__device__ inline double streamed(const double* p) { return __ldcs(p); }
+__device__ inline float streamed(const float* p) { return __ldcs(p); }
+__device__ inline Bf16 streamed(const Bf16* p) { return Bf16{__ldcs(&p->bits)}; }
+__device__ inline std::int32_t streamed(const std::int32_t* p) { return __ldcs(p); }
+__device__ inline std::uint16_t streamed(const std::uint16_t* p) { return __ldcs(p); }
+
+// A place without an entry.
 __device__ inline void set_absent(double& v) { v = __longlong_as_double(0x7ff8000000000000ll); }
 __device__ inline void set_absent(float& v) { v = __uint_as_float(0x7fc00000u); }
 __device__ inline void set_absent(Bf16& v) { v.bits = 0x7fc0; }
-
-template <class T>
-__device__ void set_stored(T from, double& to) { to = static_cast<double>(from); }
-template <class T>
-__device__ void set_stored(T from, float& to) { to = static_cast<float>(from); }
-template <class T>
-__device__ void set_stored(T from, Bf16& to) { to.bits = static_cast<std::uint16_t>(__float_as_uint(static_cast<float>(from)) >> 16); }
 
 // sum + v x where the place holds an entry.
 template <class X, class V>

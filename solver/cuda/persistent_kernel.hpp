@@ -1,0 +1,91 @@
+// The whole iteration of LSMR and LSQR in one kernel that stays on the device for many iterations: for problems so small that an iteration
+// in several launches is bound by their latency. The host's side of it, the plan: solver/cuda/small_problem.hpp.
+#pragma once
+
+#include <cuda_runtime_api.h>
+
+#include <cstddef>
+#include <cstdint>
+
+#include "solver/lsmr.hpp"
+#include "solver/lsqr.hpp"
+
+namespace lsmr::cuda {
+
+inline constexpr int kPersistentThreads = 1024;
+// Two warps of a block make no products: one waits for the other blocks, one runs the recurrence.
+inline constexpr int kProductThreads = kPersistentThreads - 64;
+// A warp watches the sums of all blocks, kBlocksPerLane a lane.
+inline constexpr int kBlocksPerLane = 5;
+inline constexpr int kMostPersistentBlocks = 32 * kBlocksPerLane;
+// Each sum is published this often, so that fewer blocks wait at one address.
+inline constexpr int kReplicas = 4;
+// Vectors of n values beside v: h, hbar, x of LSMR.
+inline constexpr int kMostStepVectors = 3;
+
+// A sum of one block with the number of the exchange that it belongs to, written and read as one.
+struct alignas(16) TaggedSum {
+    double sum;
+    std::uint64_t tag;
+};
+
+// One orientation: CSR, its rows dealt out to the blocks once and for all.
+template <class T>
+struct PersistentSide {
+    const std::int32_t* block_rows = nullptr;  // block b owns rows block_rows[b] .. block_rows[b + 1] - 1
+    const std::int32_t* offsets = nullptr;
+    const void* columns = nullptr;  // 16 bits where narrow, else 32
+    const T* values = nullptr;
+    bool narrow = false;
+    bool resident = false;  // a block's entries are held in shared memory
+    int team = 1;           // threads of a row, a power of two up to 32
+    // Where in a block's shared memory, in bytes:
+    std::uint32_t offsets_at = 0;
+    std::uint32_t values_at = 0;
+    std::uint32_t columns_at = 0;
+};
+
+template <class T>
+struct PersistentProblem {
+    PersistentSide<T> forward;  // A: rows are those of u
+    PersistentSide<T> adjoint;  // A^T: rows are those of v
+    // Exchanges: kReplicas lists of kMostPersistentBlocks each. Tags only grow, over all launches.
+    TaggedSum* u_sums = nullptr;
+    TaggedSum* v_sums = nullptr;
+    TaggedSum* closing_sums = nullptr;
+    double* x_sums = nullptr;  // two lists of kMostPersistentBlocks, for even and for odd iterations
+    // In a block's shared memory, in bytes: u twice, v, the vectors of the step, the products of its rows.
+    std::uint32_t u_at[2] = {};
+    std::uint32_t v_at = 0;
+    std::uint32_t step_at[kMostStepVectors] = {};
+    std::uint32_t dots_at = 0;
+    std::uint32_t shared_bytes = 0;
+    int blocks = 0;
+};
+
+// In the order in which the method's for_each_vector() names them.
+template <class T>
+struct PersistentVectors {
+    T* u = nullptr;
+    T* v = nullptr;
+    T* step[kMostStepVectors] = {};
+};
+
+template <class Method>
+inline constexpr bool kRunsPersistent = false;
+template <class T>
+inline constexpr bool kRunsPersistent<Lsmr<T>> = true;
+template <class T>
+inline constexpr bool kRunsPersistent<Lsqr<T>> = true;
+
+// Allows the kernel as much shared memory as the problem takes. For the current device.
+template <class T>
+void prepare_persistent(const PersistentProblem<T>& problem);
+
+// At most `iterations` iterations; fewer where the recurrence stops, and then x is made that of its last iteration, and the recurrence has
+// finished. Does nothing where it has finished before. r: in device memory. Tags tag .. tag + iterations + 1 are used.
+template <class Method>
+void launch_persistent(const PersistentProblem<typename Method::Value>& problem, const PersistentVectors<typename Method::Value>& vectors,
+                       typename Method::Recurrence* r, int iterations, std::uint64_t tag, cudaStream_t stream);
+
+}  // namespace lsmr::cuda
