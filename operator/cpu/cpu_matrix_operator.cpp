@@ -58,6 +58,7 @@ class CpuMatrixOperator final : public MatrixOperator<T> {
             plan_.storage_reason = "asked for";
         }
         const std::string own = fmt::format("own csr rows (OpenMP, {})", cpu::name(kernels.set));
+        if (options.forward) forward_format_ = make_format(*a_, *options.forward, plan_.forward, plan_.forward_decision);
         if (plan_.storage == StorageKind::dual) {
             if (!options.forward) forward_ = cpu::RowStorage<T>(*a_, options.exponent, kernels, cpu::Sharing::in_place);
             const auto start = std::chrono::steady_clock::now();
@@ -75,8 +76,7 @@ class CpuMatrixOperator final : public MatrixOperator<T> {
             forward_ = cpu::RowStorage<T>(*a_, options.exponent, cpu::Kernels<T>{kernels.set, cpu::Narrowing::none, 1}, cpu::Sharing::in_place);
             plan_.adjoint = "own csr row panels (OpenMP)";
         }
-        if (options.forward) forward_format_ = make_format(*a_, *options.forward, plan_.forward, plan_.forward_decision);
-        else plan_.forward = own + forward_.words();
+        if (!options.forward) plan_.forward = own + forward_.words();
         plan_.bytes = a_->bytes() + forward_.bytes() + adjoint_.bytes() + (transposed_ ? transposed_->bytes() : 0);
         for (const auto* format : {forward_format_.get(), adjoint_format_.get()}) plan_.bytes += format ? format->bytes() : 0;
     }

@@ -226,7 +226,8 @@ class DenseFormat final : public RowFormat<T> {
     }
     std::int64_t bytes() const override { return values_.bytes(); }
     std::string words() const override {
-        return "OpenMP, " + fill_words(nnz_, static_cast<double>(values_.size())) + (nnz_ < values_.size() ? "; a non-finite x reaches all rows, since the others are zeros" : "");
+        return "OpenMP, " + fill_words(nnz_, static_cast<double>(values_.size())) +
+               (nnz_ < values_.size() ? "; a non-finite x reaches all rows, since the others are zeros" : "");
     }
 
   private:
