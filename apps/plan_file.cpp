@@ -31,10 +31,10 @@ std::string plan_text(const CsrMatrix& a, Precision precision, const PreparedInf
                                 {"precision", name(precision)},
                                 {"device", prepared.device_name},
                                 {"storage", name(plan.storage)},
-                                {"executor", name(prepared.executor)},
                                 {"order", name(plan.order.kind)},
                                 {"kernel_a", text(*plan.forward_decision.choice)},
                                 {"reason_a", plan.forward_decision.reason}};
+    if (prepared.executor != ExecutorKind::automatic) json["executor"] = name(prepared.executor);  // the CPU has but one
     if (plan.storage == StorageKind::dual && plan.adjoint_decision.choice) {
         json["kernel_at"] = text(*plan.adjoint_decision.choice);
         json["reason_at"] = plan.adjoint_decision.reason;

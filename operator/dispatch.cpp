@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <optional>
 
 namespace lsmr {
 namespace {
@@ -21,12 +22,69 @@ SpmvChoice staged(SpmvKernel kernel, int threads, int capacity) {
     return choice;
 }
 
+double vector_width(VectorType type) { return type == VectorType::fp64 ? 8 : 4; }
+// Of a value in that form.
+double stored_bytes(ValueForm values, VectorType type) {
+    if (values == ValueForm::bf16) return 2;
+    return values == ValueForm::fp32 ? 4 : vector_width(type);
+}
+
+// Of an entry in blocks, its share of the block's column and of the places without one.
+double block_entry_bytes(const BlockFill& block, double value_bytes) { return (value_bytes + 4.0 / (block.rows * block.cols)) / block.fill; }
+
+// Of blocks, diagonals and dense storage what moves the fewest bytes, where that pays: as kFormatBytes says.
+std::optional<Candidate> places_candidate(const DispatchKey& key) {
+    const double width = vector_width(key.type);
+    const double value_bytes = stored_bytes(key.exact, key.type);
+    const auto rows = static_cast<double>(key.rows);
+    const auto cols = static_cast<double>(key.cols);
+    const auto nnz = static_cast<double>(key.nnz);
+    const double vectors = width * (cols + 2 * rows);
+    const double csr = (value_bytes + (key.narrow >= 0.5 ? 2 : 4)) * nnz + 4 * rows + vectors;
+    double least = kFormatBytes * csr;
+    std::optional<Candidate> best;
+    const auto offer = [&](const SpmvChoice& choice, double bytes, const std::string& what) {
+        if (!(bytes <= least)) return;
+        least = bytes;
+        best = Candidate{choice, fmt::format("{}: {:.0f} % of the bytes of CSR", what, 100 * bytes / csr)};
+    };
+    // A warp has a block row alone, however long.
+    const bool even = static_cast<double>(key.longest) <= 64 * (key.average + 1) || key.longest <= 4096;
+    if (key.block_fill > 0 && even) {
+        const BlockFill block{key.block_rows, key.block_cols, key.block_fill};
+        offer(block_choice(block.rows, block.cols, key.average, key.exact), block_entry_bytes(block, value_bytes) * nnz + 8 * rows / block.rows + vectors,
+              fmt::format("blocks of {}x{}, {:.0f} % full", block.rows, block.cols, 100 * block.fill));
+    }
+    if (key.diagonals > 0 && key.diagonals <= kDiagonalCap) {
+        SpmvChoice dia;
+        dia.kernel = SpmvKernel::dia;
+        offer(dia, width * rows * static_cast<double>(key.diagonals) + vectors, fmt::format("{} diagonals", key.diagonals));
+    }
+    if (nnz > 0 && nnz >= kDenseDensity * rows * cols) {
+        SpmvChoice dense;
+        dense.kernel = SpmvKernel::dense;
+        offer(dense, width * rows * cols + vectors, "every place holds an entry");
+    }
+    return best;
+}
+
 // Of the copy bandwidth, by our kernels of CSR with local gathers (docs/benchmarks/h200_spmv.md): rows of 2 entries, of 4 and 5, of 12 and 16, of 27.
 double csr_share(double average) { return average < 3 ? 0.65 : average < 8 ? 0.82 : average < 20 ? 0.88 : 0.93; }
 // By SELL-32, a thread a row.
 constexpr double kSellShare = 0.95;
 
 }  // namespace
+
+SpmvChoice block_choice(std::int32_t block_rows, std::int32_t block_cols, double entries_per_row, ValueForm values) {
+    SpmvChoice choice;
+    choice.kernel = SpmvKernel::bsr;
+    choice.block_rows = block_rows;
+    choice.block_cols = block_cols;
+    choice.values = values;
+    const bool power = block_rows == block_cols && (block_rows & (block_rows - 1)) == 0;
+    if (power && (block_rows >= 16 || entries_per_row >= 4.0 * block_cols)) choice.mapping = BlockMapping::blocks;
+    return choice;
+}
 
 SellPrediction predict_sell(const DispatchKey& key) {
     if (key.sell_places <= 0 || key.sell_sorted_places <= 0 || key.scattered > 0.5) return {};
@@ -35,7 +93,7 @@ SellPrediction predict_sell(const DispatchKey& key) {
     prediction.choice.sigma = key.sell_places <= 1.02 * key.sell_sorted_places ? 1 : 1024;
     const auto rows = static_cast<double>(key.rows);
     const auto entries = static_cast<double>(key.nnz);
-    const double width = key.type == VectorType::fp64 ? 8 : 4;
+    const double width = vector_width(key.type);
     const double vectors = width * (static_cast<double>(key.cols) + 2 * rows);
     const double csr = (width + 4) * entries + 4 * rows + vectors;
     const bool sorted = prediction.choice.sigma > 1;
@@ -70,17 +128,27 @@ DispatchKey make_dispatch_key(const OrientationProfile& profile, VectorType type
     }
     if (profile.exact_bf16) key.exact = ValueForm::bf16;
     else if (profile.exact_fp32 && type == VectorType::fp64) key.exact = ValueForm::fp32;
+    const double value_bytes = stored_bytes(key.exact, type);
+    double least = value_bytes + 4;
+    for (const BlockFill& block : profile.blocks) {
+        if (!(block.fill > 0) || block_entry_bytes(block, value_bytes) >= least) continue;
+        least = block_entry_bytes(block, value_bytes);
+        key.block_rows = block.rows;
+        key.block_cols = block.cols;
+        key.block_fill = block.fill;
+    }
+    key.diagonals = profile.diagonals;
     return key;
 }
 
 std::string text(const DispatchKey& key) {
     const char* exact = key.exact == ValueForm::bf16 ? "bf16" : key.exact == ValueForm::fp32 ? "fp32" : "as stored";
     return fmt::format(
-        "{} {} offsets{} {}x{} N={} nnz={} rows avg {:.1f} p95 {} p99 {} max {} cv {:.2f} {} block {}x{} align {} batch {} sm_{} scattered {:.2f} "
-        "narrow {:.2f} sell {:.2f} {:.2f} values {}",
+        "{} {} offsets{} {}x{} N={} nnz={} rows avg {:.1f} p95 {} p99 {} max {} cv {:.2f} {} block {}x{} fill {:.2f} diagonals {} align {} batch {} sm_{} "
+        "scattered {:.2f} narrow {:.2f} sell {:.2f} {:.2f} values {}",
         key.format, key.type == VectorType::fp64 ? "fp64" : "fp32", key.index_bits, key.rows, key.cols, key.vectors, key.nnz, key.average, key.p95, key.p99,
-        key.longest, key.variation, key.sorted_columns ? "sorted" : "unsorted", key.block_rows, key.block_cols, key.alignment_bytes, key.batch, key.arch,
-        key.scattered, key.narrow, key.sell_places, key.sell_sorted_places, exact);
+        key.longest, key.variation, key.sorted_columns ? "sorted" : "unsorted", key.block_rows, key.block_cols, key.block_fill, key.diagonals,
+        key.alignment_bytes, key.batch, key.arch, key.scattered, key.narrow, key.sell_places, key.sell_sorted_places, exact);
 }
 
 std::vector<Candidate> spmv_candidates(const DispatchKey& key, std::int64_t expected_products) {
@@ -99,6 +167,9 @@ std::vector<Candidate> spmv_candidates(const DispatchKey& key, std::int64_t expe
         cusparse.kernel = SpmvKernel::cusparse_alg2;
         if (key.index_bits == 32) add(cusparse, fmt::format("rows of up to {} entries, {:.0f} on average", key.longest, key.average));
     };
+    if (pays(kProductsForFormats) && key.nnz >= kEntriesForTiming) {
+        if (const auto format = places_candidate(key)) add(format->choice, format->reason);
+    }
     const SpmvChoice balanced = staged(SpmvKernel::balanced, 128, 1024);
     if (scattered) {
         const auto panels = static_cast<int>(std::clamp<std::int64_t>((x_bytes + kPanelBytes - 1) / kPanelBytes, 1, 8));
@@ -132,8 +203,8 @@ std::vector<Candidate> spmv_candidates(const DispatchKey& key, std::int64_t expe
     }
     for (Candidate& candidate : candidates) {
         SpmvChoice& choice = candidate.choice;
-        if (!takes_narrow_columns(choice) || !pays(kProductsForNarrowing)) continue;
-        choice.narrow_columns = key.narrow >= 0.5;
+        if (!pays(kProductsForNarrowing)) continue;
+        if (takes_narrow_columns(choice)) choice.narrow_columns = key.narrow >= 0.5;
         if (takes_narrow_values(choice)) choice.values = key.exact;
     }
     return candidates;

@@ -28,8 +28,10 @@ struct DispatchKey {
     std::int64_t longest = 0;
     double variation = 0;
     bool sorted_columns = true;
-    std::int32_t block_rows = 1;
+    std::int32_t block_rows = 1;  // of the dense blocks that need the fewest bytes
     std::int32_t block_cols = 1;
+    double block_fill = 0;         // entries over their places, by a sample; 0: not known
+    std::int64_t diagonals = 0;    // that hold an entry, at least; more than kDiagonalCap: too many
     int alignment_bytes = 16;  // of vectors
     int batch = 1;             // matrices of one product
     int arch = 90;             // compute capability x 10
@@ -52,6 +54,16 @@ struct Candidate {
 // only where the expected products pay for it.
 std::vector<Candidate> spmv_candidates(const DispatchKey& key, std::int64_t expected_products);
 
+// Blocks of that size by the mapping that suits them, entries_per_row on average: whole blocks where they are squares of a power of two and either
+// large or many, columns of blocks elsewhere.
+SpmvChoice block_choice(std::int32_t block_rows, std::int32_t block_cols, double entries_per_row, ValueForm values);
+
+// Blocks, diagonals or dense storage are proposed where a product moves at most this share of the bytes that it moves with CSR in its narrowest
+// form, and where there are entries enough for timing: below that launches decide, not bytes. Then they are the best guess.
+inline constexpr double kFormatBytes = 0.92;
+// Dense storage is proposed from this share of places with entries on. By bytes it would pay from two thirds on, but its zeros spread a non-finite
+// x to rows that have no entry there; nearly full matrices are served by large blocks, which do not.
+inline constexpr double kDenseDensity = 1.0;
 // SELL-32, of the rows in their order where that hardly costs places, else sorted; and how many times as fast as the kernels of CSR its product
 // is by the bytes that both move and the shares of the copy bandwidth that they reach on an H200. 0 where SELL cannot be judged or is not meant:
 // scattered gathers, unknown places. (ELL, HYB and COO never move fewer bytes than CSR: they are taken only where asked for.)
@@ -60,9 +72,10 @@ struct SellPrediction {
     double gain = 0;
 };
 SellPrediction predict_sell(const DispatchKey& key);
-// A format is proposed where it promises at least this, and as many products pay for its conversion.
+// SELL is proposed, to be timed, where it promises at least this.
 inline constexpr double kLeastFormatGain = 1.08;
-inline constexpr std::int64_t kProductsForFormats = 64;
+// Products that pay for a format: its conversion costs about ten, and saves 8 % to 40 % of each.
+inline constexpr std::int64_t kProductsForFormats = 128;
 
 // Products that a conversion must serve before it pays: narrow columns and values cost about three products, panels about ten, and save 10 %
 // to 40 % of each.

@@ -33,7 +33,7 @@ const char* name(NarrowKind kind);
 struct OperatorOptions {
     SpmvKind spmv = SpmvKind::automatic;
     StorageKind storage = StorageKind::automatic;
-    // Forced kernels, over all other choices: of A x, and of A^T y.
+    // Forced kernels, over all other choices: of A x, and of A^T y. On the CPU those of is_format() only.
     std::optional<SpmvChoice> forward = std::nullopt;
     std::optional<SpmvChoice> adjoint = std::nullopt;
     NarrowKind narrow = NarrowKind::lossless;

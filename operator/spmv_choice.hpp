@@ -15,32 +15,46 @@ enum class SpmvKernel {
     cusparse_alg1,        // the order of additions varies between runs: benchmarks only, never chosen
     cusparse_alg2,        // fixed order
     cusparse_transposed,  // A^T y from CSR(A), for single storage; the order varies
-    // Formats with arrays of their own (operator/formats/): on the GPU and on the CPU.
+    // Formats with arrays of their own: on the GPU and on the CPU.
     sell,                 // slices of 32 rows, column by column, each as wide as its longest row
     ell,                  // all rows as wide as the longest one, column by column
     hyb,                  // the first entries of each row in ELL, the rest in COO
     coo,                  // a row, a column and a value an entry; sums of runs of equal rows
+    bsr,                  // dense blocks, those that hold an entry
+    bell,                 // Blocked-ELL: as many blocks in every block row
+    dia,                  // diagonals
+    dense,                // all places, by cuBLAS; places without an entry are zeros
+    cusparse_bsr,         // benchmarks only, never chosen
 };
 
 // How values are stored; the vectors and the arithmetic keep their type.
 enum class ValueForm { as_vectors, fp32, bf16 };
+// How a warp covers the blocks of a block row: by columns of blocks (any size), or by whole blocks (squares with sides of 1, 2, 4, 8, 16, 32).
+enum class BlockMapping { columns, blocks };
+// How the places of a block lie in memory.
+enum class BlockOrder { column_major, row_major };
+inline constexpr int kLargestBlockSide = 32;  // rows, and columns
 
 struct SpmvChoice {
     SpmvKernel kernel = SpmvKernel::stream;
     int threads = 128;      // rows: of a row; stream, products, balanced: of a block
     int capacity = 2048;    // of these three: entries of an item
     bool narrow_columns = false;  // of these three: 16-bit columns in items whose columns span at most 2^16; sell: in slices, below 2^16
-    ValueForm values = ValueForm::as_vectors;  // stream, balanced, and the formats
+    ValueForm values = ValueForm::as_vectors;  // stream, balanced, sell, ell, hyb, coo, bsr
     int panels = 1;         // of these three: runs of columns, multiplied one after the other, so that a run of x stays in L2
     bool atomic = false;    // of these three, hyb, coo: pieces of cut rows are added in the order of their arrival
     int sigma = 1;          // sell: rows are sorted by length within windows of so many rows, 2^5 to 2^16; 1: they keep their order
     int quantile = 0;       // hyb: the ELL part is as wide as this percentage of the rows needs; 0: as a third of the rows can fill
+    int block_rows = 0;     // bsr, bell, cusparse_bsr
+    int block_cols = 0;
+    BlockMapping mapping = BlockMapping::columns;  // bsr; bell: blocks
+    BlockOrder order = BlockOrder::column_major;   // bsr; bell: row_major
     bool operator==(const SpmvChoice&) const = default;
 };
 
 // Through shared memory, by items: stream, products, balanced.
 bool is_staged(const SpmvChoice& choice);
-// sell, ell, hyb, coo.
+// With arrays of its own, on the GPU and on the CPU: sell, ell, hyb, coo, bsr, bell, dia, dense.
 bool is_format(const SpmvChoice& choice);
 // Which narrow forms the kernel has.
 bool takes_narrow_columns(const SpmvChoice& choice);
@@ -49,7 +63,8 @@ bool takes_narrow_values(const SpmvChoice& choice);
 bool is_deterministic(const SpmvChoice& choice);
 
 // "stream-128x2048+columns16+fp32", "products-256x2048", "balanced-256x1024", "rows-32", "cusparse-alg2", "stream-256x1024+panels4", "...+atomic",
-// "sell-32", "sell-32-1024+columns16" (sigma 1024), "ell+bf16", "hyb", "hyb-q95" (a quantile of 95 %), "coo".
+// "sell-32", "sell-32-1024+columns16" (sigma 1024), "ell+bf16", "hyb", "hyb-q95" (a quantile of 95 %), "coo",
+// "bsr-3x3-columns", "bsr-4x4-blocks+rowmajor+fp32", "bell-16x16", "dia", "dense", "cusparse-bsr-3x3".
 std::string text(const SpmvChoice& choice);
 // Throws InputError with the forms that exist.
 SpmvChoice parse_spmv_choice(std::string_view text);

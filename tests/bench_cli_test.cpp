@@ -266,16 +266,32 @@ TEST_CASE("bench: spmv times formats on the CPU, and says why one does not fit")
         CHECK(product["error"].get<double>() <= 1);
         CHECK(product["repeatable"] == true);
     }
-    for (const char* kernel : {"sell-32", "sell-32-1024", "ell", "hyb", "hyb-q95", "coo"}) CHECK(std::count(kernels.begin(), kernels.end(), kernel) == 1);
+    // All that suit the matrix: 27 diagonals, nearly full.
+    for (const char* kernel : {"sell-32", "sell-32-1024", "ell", "hyb", "hyb-q95", "coo", "dia"}) CHECK(std::count(kernels.begin(), kernels.end(), kernel) == 1);
     const Outcome uneven = run("spmv --device cpu --precision fp64 --direction a --repeat 1 --warm-up 0 --generate bench-powerlaw --scale 0.002 --format ell,sell --json -");
     CHECK(has(uneven.text, "ell would store"));
     refuses("spmv --generate bench-stencil27 --format all,none", 64, "no such format: 'all'");
+}
+
+TEST_CASE("bench: spmv times blocks and diagonals by name") {
+    const Outcome report = run("spmv --generate bench-stencil27 --scale 0.002 --device cpu --precision fp64 --direction a --repeat 1 --warm-up 0 -q --json - "
+                               "--format bsr-3x3-columns,dia,bell-4x4");
+    REQUIRE(report.code == 0);
+    const json products = json::parse(report.text)["tables"][0]["products"];
+    REQUIRE(products.size() == 6);
+    for (const json& product : products) {
+        CHECK(product["error"].get<double>() < 1);
+        CHECK(product["repeatable"] == true);
+    }
+    CHECK(products[3]["kernel"] == "dia");
+    CHECK(has(products[3]["words"].get<std::string>(), "27 diagonals"));
 }
 
 TEST_CASE("bench: spmv refuses what it cannot do") {
     refuses("spmv", 64, "no matrix is given");
     refuses("spmv --generate bench-stencil27,nowhere", 65, "nowhere");
     refuses("spmv --generate like-rucci1 --scale 0.01 --device cpu --kernels rows-8", 64, "--kernels names kernels of a GPU");
+    refuses("spmv --generate like-rucci1 --scale 0.01 --format bsr-3x3", 64, "no such format: 'bsr-3x3'");
     refuses("spmv --generate like-rucci1 --direction up", 64, "--direction up: must be a, at or both");
     refuses("spmv --generate like-rucci1 --repeat 0", 64, "--repeat 0");
     refuses("smpv", 64, "did you mean spmv?");

@@ -293,6 +293,10 @@ TEST_CASE("cli: kernels by name, and narrow forms, are refused where there is no
     const Run elsewhere = run({a, b, "--device", "cpu", "--spmv", "stream-128x2048"});
     CHECK(elsewhere.code == 64);
     CHECK(elsewhere.says("the kernel stream-128x2048 needs a GPU"));
+    // A format is a kernel too, and one that the CPU has.
+    const Run in_format = run({a, b, "--device", "cpu", "--spmv", "bsr-2x2-columns", "-v"});
+    CHECK(in_format.code == 0);
+    CHECK(in_format.says("bsr-2x2-columns (OpenMP"));
     const Run rounded = run({a, b, "--device", "cpu", "--narrow", "fp32-values"});
     CHECK(rounded.code == 64);
     CHECK(rounded.says("need a GPU"));
@@ -316,7 +320,7 @@ TEST_CASE("cli: a format is forced by name, on the CPU too, and gives the same s
     const std::string a = folder.write("A.mtx", kSmallA);
     const std::string b = folder.write("b.mtx", array_text(3, 1, {1, 2, 3}));
     const auto csr = parse_array(run({a, b, "--device", "cpu", "-o", "-"}).out).values;
-    for (const char* format : {"sell", "sell-32", "ell", "hyb", "hyb-q95", "coo"}) {
+    for (const char* format : {"sell", "sell-32", "ell", "hyb", "hyb-q95", "coo", "bsr-2x2-columns", "bsr-3x3-columns+rowmajor", "bell-2x2", "dia", "dense"}) {
         CAPTURE(format);
         const Run forced = run({a, b, "--device", "cpu", "--format", format, "-v", "-o", "-"});
         REQUIRE(forced.code == 0);

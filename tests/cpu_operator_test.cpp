@@ -11,41 +11,13 @@
 #include "operator/formats/row_plans.hpp"
 #include "operator/function_operator.hpp"
 #include "operator/stacked_operator.hpp"
+#include "cpu_rig.hpp"
 #include "operator_suite.hpp"
 
 using namespace lsmr;
 using namespace lsmr::test::products;
 
 namespace {
-
-template <class T>
-class CpuRig final : public Rig<T> {
-  public:
-    explicit CpuRig(std::unique_ptr<MatrixOperator<T>> op) : operator_(std::move(op)), workspace_(operator_->make_workspace(nullptr)) {}
-    double product(bool adjoint, double a, const std::vector<T>& x, double b, std::vector<T>& y, bool misalign) override {
-        std::vector<T> shifted_x(x.size() + 1), shifted_y(y.size() + 1);
-        const std::size_t shift = misalign ? 1 : 0;
-        std::copy(x.begin(), x.end(), shifted_x.begin() + static_cast<std::ptrdiff_t>(shift));
-        std::copy(y.begin(), y.end(), shifted_y.begin() + static_cast<std::ptrdiff_t>(shift));
-        Coefficient<T> ca{a, static_cast<T>(a)}, cb{b, static_cast<T>(b)};
-        std::vector<double> sums(static_cast<std::size_t>(operator_->max_partials()));
-        NormPartials norm{sums.data(), 0};
-        if (adjoint) operator_->apply_adjoint(&ca, shifted_x.data() + shift, &cb, shifted_y.data() + shift, *workspace_, &norm);
-        else operator_->apply(&ca, shifted_x.data() + shift, &cb, shifted_y.data() + shift, *workspace_, &norm);
-        std::copy_n(shifted_y.begin() + static_cast<std::ptrdiff_t>(shift), y.size(), y.begin());
-        return std::accumulate(sums.begin(), sums.begin() + norm.count, 0.0);
-    }
-    const OperatorPlan& plan() const override { return operator_->plan(); }
-
-  private:
-    std::unique_ptr<MatrixOperator<T>> operator_;
-    std::unique_ptr<Workspace> workspace_;
-};
-
-template <class T>
-std::unique_ptr<Rig<T>> make_rig(std::shared_ptr<const CsrMatrix> a, const OperatorOptions& options) {
-    return std::make_unique<CpuRig<T>>(make_cpu_operator<T>(std::move(a), options));
-}
 
 // The operator with kernels that this CPU would not choose.
 template <class T, cpu::InstructionSet set, cpu::Narrowing narrowing, std::int64_t panels>

@@ -56,8 +56,8 @@ TEST_CASE("cuda formats: 16-bit columns in the slices that allow them") {
     for (std::int64_t i = 0; i < 6400; ++i) {
         for (std::int64_t k = 0; k < 1 + i % 7; ++k) {
             rows.push_back(i);
-            const std::int64_t slice = i / 32;
-            columns.push_back(slice % 4 == 0 ? 40 * i + k : slice % 4 == 1 ? (i * 7919 + k * 40009) % 300000 : 20000 + (k != 1 ? k : slice % 4 == 2 ? 65534 : 65535));
+            const std::int64_t kind = i / 64 % 4;  // of two slices, and of the rows that are sorted together
+            columns.push_back(kind == 0 ? 40 * i + k : kind == 1 ? (i * 7919 + k * 40009) % 300000 : 20000 + (k != 1 ? k : kind == 2 ? 65534 : 65535));
         }
     }
     const auto a = share(CsrMatrix::from_coo(6400, 300000, rows, columns, random_vector(static_cast<std::int64_t>(rows.size()), 203)));
@@ -221,7 +221,7 @@ TEST_CASE("cuda formats: a product holds the arrays of its format and no others,
         std::int64_t slack;  // of lists of cut rows
     };
     for (const Account& account : {Account{"sell-32", 12 * sell.places() + 4 * 101, 0}, Account{"sell-32-1024", 12 * sorted.places() + 4 * 101 + 2 * 3200, 0},
-                                   Account{"ell", 12 * 3200 * longest, 0}, Account{"hyb", 12 * 3200 * width + 16 * padded_rest + 4 * 100, 20 * chunks(rest)},
+                                   Account{"ell", 12 * 3200 * longest, 0}, Account{"hyb", 12 * 3200 * width + 16 * padded_rest + 4 * 100 + 2 * 16, 20 * chunks(rest)},
                                    Account{"coo", 16 * a->nnz(), 20 * chunks(a->nnz())}}) {
         CAPTURE(account.kernel);
         OperatorOptions options;
@@ -235,8 +235,8 @@ TEST_CASE("cuda formats: a product holds the arrays of its format and no others,
             const std::int64_t held = op->plan().bytes - adjoint;
             CHECK(held >= account.bytes);
             CHECK(held <= account.bytes + account.slack);
-            // Beside these, a coefficient.
-            CHECK(context.pool().live_bytes() - before <= op->plan().bytes + 64);
+            // The pool rounds every array up to 256 bytes: of 8 of the format at most, 3 of rows-1, and a coefficient.
+            CHECK(context.pool().live_bytes() - before <= op->plan().bytes + 12 * 256);
             const auto workspace = op->make_workspace(&context);
             DeviceBuffer<double> x(context, 3000), y(context, 3200), sums(context, op->max_partials());
             DeviceBuffer<Coefficient<double>> coefficients(context, 2);

@@ -73,13 +73,6 @@ std::unique_ptr<Rig<T>> from_csc(std::shared_ptr<const CsrMatrix> a, const Opera
     return std::make_unique<CudaRig<T>>(make_cuda_operator_from_csc<T>(a->transposed(), shared_context(), options));
 }
 
-// One kernel for both products.
-inline OperatorOptions forced(const std::string& kernel) {
-    OperatorOptions options;
-    options.forward = options.adjoint = parse_spmv_choice(kernel);
-    return options;
-}
-
 // Values that fp32 holds, or that bf16 holds; otherwise random shapes.
 inline std::shared_ptr<const CsrMatrix> with_exact_values(const CsrMatrix& a, int bits) {
     return with_values(a, [bits](double v) { return std::ldexp(std::round(std::ldexp(v, bits - 1)), 1 - bits); });

@@ -5,6 +5,7 @@
 #include <random>
 
 #include "memory/error.hpp"
+#include "operator/cuda/block_plan.hpp"
 #include "operator/cuda/stream_plan.hpp"
 #include "operator/dispatch.hpp"
 #include "operator_suite.hpp"
@@ -47,6 +48,26 @@ TEST_CASE("spmv choice: the text of every choice is read back") {
             }
         }
     }
+    for (const auto& [rows, cols] : {std::pair{1, 1}, {3, 3}, {2, 3}, {9, 3}, {8, 8}, {32, 32}, {5, 31}}) {
+        for (int bits = 0; bits < 12; ++bits) {
+            SpmvChoice choice;
+            choice.kernel = SpmvKernel::bsr;
+            choice.block_rows = rows;
+            choice.block_cols = cols;
+            choice.order = bits % 2 == 0 ? BlockOrder::column_major : BlockOrder::row_major;
+            choice.values = static_cast<ValueForm>(bits / 4);
+            const bool blocks = bits / 2 % 2 == 1;
+            if (blocks && (rows != cols || rows == 3)) continue;
+            if (blocks) choice.mapping = BlockMapping::blocks;
+            choices.push_back(choice);
+        }
+    }
+    for (const char* words : {"bsr-3x3-columns", "bsr-4x4-blocks", "bsr-9x3-columns+rowmajor", "bsr-2x2-blocks+rowmajor+bf16", "bsr-6x6-columns+fp32", "bell-16x16",
+                              "bell-1x1", "dia", "dense", "cusparse-bsr-3x3"}) {
+        CAPTURE(words);
+        choices.push_back(parse_spmv_choice(words));
+        CHECK(text(choices.back()) == words);
+    }
     for (const SpmvChoice& choice : choices) {
         CAPTURE(text(choice));
         const SpmvChoice back = parse_spmv_choice(text(choice));
@@ -57,13 +78,18 @@ TEST_CASE("spmv choice: the text of every choice is read back") {
     CHECK(text({SpmvKernel::stream, 128, 2048, true, ValueForm::bf16, 4, true}) == "stream-128x2048+columns16+bf16+panels4+atomic");
     for (const char* bad : {"", "rows", "rows-3", "rows-32x", "stream", "stream-128", "stream-128x", "stream-64x1024", "stream-128x512", "stream-128x2048+",
                             "sell", "sell-32-1", "sell-32-33", "sell-32-131072", "sell-64", "ell+columns16", "coo+columns16", "ell+atomic", "sell-32+atomic",
-                            "hyb-q0", "hyb-q101", "hyb95", "coo+panels2", "ell-32", "coo+fp32+bf16", "stream-128x2048+panels1", "stream-128x2048+panels17", "stream-128x2048+fp32+bf16", "cusparse", "Stream-128x2048", "products-128x2048+bf16"}) {
+                            "hyb-q0", "hyb-q101", "hyb95", "coo+panels2", "ell-32", "coo+fp32+bf16", "stream-128x2048+panels1", "stream-128x2048+panels17",
+                            "stream-128x2048+fp32+bf16", "cusparse", "Stream-128x2048", "products-128x2048+bf16", "cusparse-alg1+fp32", "rows-32+columns16",
+                            "stream-128x2048+rowmajor", "coo+panels1",
+                            "bsr", "bsr-3x3", "bsr-3x-columns", "bsr-0x3-columns", "bsr-33x3-columns", "bsr-3x3-blocks", "bsr-4x2-blocks", "bsr-4x4-blocks+",
+                            "bsr-4x4-columns+fp32+rowmajor", "bsr-3x3-columns+columns16", "bell", "bell-3x3", "bell-16x8", "bell-16x16+fp32", "bell-16x16+rowmajor",
+                            "dia-3", "dense+fp32", "cusparse-bsr", "cusparse-bsr-3x3-columns"}) {
         CAPTURE(bad);
         CHECK_THROWS_AS(parse_spmv_choice(bad), InputError);
     }
     CHECK(text(parse_format("sell")) == "sell-32-1024");
-    CHECK(text(parse_format("hyb-q95+bf16")) == "hyb-q95+bf16");
-    for (const char* bad : {"", "csr", "stream-128x2048", "rows-4", "sell-33"}) CHECK_THROWS_AS(parse_format(bad), InputError);
+    for (const char* words : {"hyb-q95+bf16", "bsr-3x3-columns+fp32", "bell-8x8", "dia", "dense"}) CHECK(text(parse_format(words)) == words);
+    for (const char* bad : {"", "csr", "stream-128x2048", "rows-4", "sell-33", "bsr", "cusparse-bsr-3x3"}) CHECK_THROWS_AS(parse_format(bad), InputError);
 }
 
 TEST_CASE("spmv choice: which bits vary") {
@@ -75,6 +101,8 @@ TEST_CASE("spmv choice: which bits vary") {
     for (const char* format : {"sell-32", "ell", "hyb", "coo"}) CHECK(is_deterministic(parse_spmv_choice(format)));
     CHECK_FALSE(is_deterministic(parse_spmv_choice("hyb+atomic")));
     CHECK_FALSE(is_deterministic(parse_spmv_choice("coo+atomic")));
+    CHECK_FALSE(is_deterministic(parse_spmv_choice("cusparse-bsr-3x3")));
+    for (const char* own : {"bsr-3x3-columns", "bsr-4x4-blocks", "bell-8x8", "dia", "dense"}) CHECK(is_deterministic(parse_spmv_choice(own)));
 }
 
 namespace {
@@ -170,6 +198,165 @@ TEST_CASE("dispatch: SELL is proposed where its bytes promise 8 % and the produc
     CHECK(uneven.sell_sorted_places == doctest::Approx(32.0 * (9 + 19) / (20 * 40)));
 }
 
+namespace {
+
+DispatchKey fem_key(double fill) {
+    DispatchKey key;
+    key.rows = key.cols = 1000000;
+    key.nnz = 72000000;
+    key.average = 72;
+    key.p95 = key.p99 = key.longest = 81;
+    key.scattered = 0.05;
+    key.narrow = 0;
+    key.block_rows = key.block_cols = 3;
+    key.block_fill = fill;
+    return key;
+}
+
+}  // namespace
+
+TEST_CASE("dispatch: blocks are proposed where they save bytes over the narrowest CSR") {
+    const auto first = [](const DispatchKey& key, std::int64_t expected = 0) { return text(spmv_candidates(key, expected).front().choice); };
+    DispatchKey key = fem_key(1);
+    CHECK(first(key) == "bsr-3x3-columns");
+    CHECK(spmv_candidates(key, 0).front().reason.find("3x3") != std::string::npos);
+    CHECK(spmv_candidates(key, 0)[1].choice.kernel == SpmvKernel::stream);  // and is timed against
+    CHECK(first(key, kProductsForFormats) == "bsr-3x3-columns");
+    CHECK(first(key, kProductsForFormats - 1) == "stream-128x2048");
+    // 8.44 bytes a place against 12 an entry: 1.42 places an entry would be as many bytes, 1.30 are 8 % less.
+    CHECK(first(fem_key(1 / 1.25)) == "bsr-3x3-columns");
+    CHECK(first(fem_key(1 / 1.35)) == "stream-128x2048");
+    // Against 10 bytes, with 16-bit columns, only nearly full blocks pay.
+    key.narrow = 1;
+    CHECK(first(key) == "bsr-3x3-columns");
+    key.block_fill = 0.9;
+    CHECK(first(key) == "stream-128x2048+columns16");
+    // fp32: 4.44 against 8.
+    key.type = VectorType::fp32;
+    key.narrow = 0;
+    key.block_fill = 0.7;
+    CHECK(first(key) == "bsr-3x3-columns");
+    // Values that bf16 holds are stored so in both.
+    key.exact = ValueForm::bf16;
+    key.block_fill = 1;
+    CHECK(first(key) == "bsr-3x3-columns+bf16");
+    key = fem_key(1);
+    key.longest = 500000;  // one warp would have that row
+    CHECK(first(key) == "stream-128x2048");
+    key = fem_key(0);
+    CHECK(first(key) == "stream-128x2048");
+}
+
+TEST_CASE("dispatch: the mapping follows the shape of the blocks and the length of the rows") {
+    const auto of = [](int rows, int cols, double average) { return text(block_choice(rows, cols, average, ValueForm::as_vectors)); };
+    CHECK(of(3, 3, 81) == "bsr-3x3-columns");
+    CHECK(of(9, 3, 81) == "bsr-9x3-columns");
+    CHECK(of(4, 4, 81) == "bsr-4x4-blocks");
+    CHECK(of(4, 4, 12) == "bsr-4x4-columns");
+    CHECK(of(16, 16, 16) == "bsr-16x16-blocks");
+    CHECK(of(6, 6, 300) == "bsr-6x6-columns");
+}
+
+TEST_CASE("dispatch: diagonals and dense storage") {
+    DispatchKey key;
+    key.rows = key.cols = 1000000;
+    key.nnz = 4999000;
+    key.average = 5;
+    key.longest = 5;
+    key.narrow = 0;
+    key.diagonals = 5;
+    CHECK(text(spmv_candidates(key, 0).front().choice) == "dia");
+    key.diagonals = 8;  // 64 bytes a row against 64: no gain
+    CHECK(text(spmv_candidates(key, 0).front().choice) == "stream-128x2048");
+    key.diagonals = kDiagonalCap + 1;
+    CHECK(text(spmv_candidates(key, 0).front().choice) == "stream-128x2048");
+    key.diagonals = 5;
+    key.rows = key.cols = 100000;  // launches decide, not bytes
+    key.nnz = 499900;
+    CHECK(text(spmv_candidates(key, 0).front().choice) == "stream-128x2048");
+
+    DispatchKey full;
+    full.rows = 4000;
+    full.cols = 3000;
+    full.nnz = full.rows * full.cols;
+    full.average = 3000;
+    full.longest = 3000;
+    full.narrow = 1;
+    CHECK(text(spmv_candidates(full, 0).front().choice) == "dense");
+    full.nnz -= 1;  // a place without an entry
+    CHECK(text(spmv_candidates(full, 0).front().choice) != "dense");
+}
+
+TEST_CASE("dispatch: the key names the blocks that need the fewest bytes") {
+    const auto blocks = [](std::int64_t block_rows, std::int64_t block_cols, std::int64_t count) {
+        std::vector<std::int64_t> rows, columns;
+        for (std::int64_t i = 0; i < count; ++i) {
+            for (std::int64_t step : {0, 7, 19}) {
+                for (std::int64_t r = 0; r < block_rows; ++r) {
+                    for (std::int64_t c = 0; c < block_cols; ++c) {
+                        rows.push_back(i * block_rows + r);
+                        columns.push_back((i + step) % count * block_cols + c);
+                    }
+                }
+            }
+        }
+        return share(CsrMatrix::from_coo(count * block_rows, count * block_cols, rows, columns, random_vector(static_cast<std::int64_t>(rows.size()), 4)));
+    };
+    for (const auto& [rows, cols] : {std::pair{3, 3}, {6, 6}, {9, 3}, {3, 9}, {2, 3}, {16, 16}}) {
+        const DispatchKey key = key_of(*blocks(rows, cols, 64), VectorType::fp64);
+        CHECK(key.block_rows == rows);
+        CHECK(key.block_cols == cols);
+        CHECK(key.block_fill == 1);
+    }
+    const DispatchKey none = key_of(*matrix_with_rows(random_lengths(1000, 0, 9, 1), 3000, 1), VectorType::fp64);
+    CHECK(none.block_fill == 0);
+    const DispatchKey band = key_of(*blocks(1, 1, 500), VectorType::fp64);
+    CHECK(band.diagonals == 5);  // two of the three wrap around
+}
+
+TEST_CASE("block plan: teams of lanes fit in a warp, whatever the block") {
+    using cuda::block_groups;
+    for (BlockMapping mapping : {BlockMapping::columns, BlockMapping::blocks}) {
+        for (int lanes = 1; lanes <= 32; ++lanes) {
+            if (mapping == BlockMapping::blocks && (lanes & (lanes - 1)) != 0) continue;
+            for (double units : {0.0, 1.0, 3.0, 8.5, 40.0, 81.0, 1e6}) {
+                const int groups = block_groups(lanes, units, mapping);
+                REQUIRE(groups >= 1);
+                REQUIRE(groups * lanes <= 32);
+                if (mapping == BlockMapping::blocks) REQUIRE((groups & (groups - 1)) == 0);
+                // One more would leave room for fewer teams.
+                else REQUIRE(32 / lanes / (groups + 1) < 32 / lanes / groups);
+            }
+        }
+    }
+    CHECK(block_groups(3, 81, BlockMapping::columns) == 10);  // a warp a block row of 27 blocks of 3x3
+    CHECK(block_groups(3, 21, BlockMapping::columns) == 2);   // five block rows of 7 blocks
+    CHECK(block_groups(1, 4, BlockMapping::blocks) == 1);
+    CHECK(cuda::block_unit_lanes(6, 6, BlockMapping::columns, BlockOrder::column_major, 8) == 3);
+    CHECK(cuda::block_unit_lanes(6, 6, BlockMapping::columns, BlockOrder::row_major, 8) == 6);
+    CHECK(cuda::block_unit_lanes(4, 4, BlockMapping::blocks, BlockOrder::row_major, 4) == 4);
+    CHECK(cuda::block_unit_lanes(32, 32, BlockMapping::blocks, BlockOrder::row_major, 8) == 32);
+}
+
+TEST_CASE("dispatch: what moves the fewest bytes is the first guess, SELL is timed against it and CSR") {
+    DispatchKey key;
+    key.rows = key.cols = 3000000;
+    key.nnz = 12000000;
+    key.average = 4;
+    key.longest = 5;
+    key.scattered = 0.05;
+    key.sell_places = key.sell_sorted_places = 1.01;
+    key.diagonals = 4;
+    const auto candidates = spmv_candidates(key, 0);
+    REQUIRE(candidates.size() == 4);
+    CHECK(text(candidates[0].choice) == "dia");
+    CHECK(text(candidates[1].choice) == "stream-128x2048");
+    CHECK(text(candidates[2].choice) == "sell-32");
+    const std::string words = text(key);
+    CHECK(words.find("diagonals 4") != std::string::npos);
+    CHECK(words.find("sell 1.01 1.01") != std::string::npos);
+}
+
 TEST_CASE("dispatch: candidates are few, different, and never vary in their bits") {
     std::mt19937_64 random(5);
     const auto uniform = [&](double least, double most) { return least + (most - least) * static_cast<double>(random() >> 11) * 0x1p-53; };
@@ -188,6 +375,10 @@ TEST_CASE("dispatch: candidates are few, different, and never vary in their bits
         key.exact = static_cast<ValueForm>(i % 3);
         key.sell_sorted_places = uniform(0, 1.5);
         key.sell_places = key.sell_sorted_places * uniform(1, 2);
+        key.block_rows = key.block_cols = 3;
+        key.block_fill = uniform(0, 1);
+        key.diagonals = static_cast<std::int64_t>(uniform(0, 300));
+        key.nnz = static_cast<std::int64_t>(key.average * static_cast<double>(key.rows));
         const std::int64_t expected = i % 5 == 0 ? static_cast<std::int64_t>(std::exp(uniform(0, 8))) : 0;
         const auto candidates = spmv_candidates(key, expected);
         REQUIRE(candidates.size() >= 1);

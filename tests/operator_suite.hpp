@@ -296,6 +296,13 @@ void suite_infinite_coefficient(MakeRig<T> make, const OperatorOptions& options)
     CHECK(squares == std::numeric_limits<double>::infinity());
 }
 
+// One kernel for both products.
+inline OperatorOptions forced(const std::string& kernel) {
+    OperatorOptions options;
+    options.forward = options.adjoint = parse_spmv_choice(kernel);
+    return options;
+}
+
 // Whether padding lets this orientation be stored so, by plain counting: at most 4 places an entry, or 65,536 in all.
 inline bool fits(const CsrMatrix& op, const SpmvChoice& choice) {
     std::vector<std::int64_t> lengths;

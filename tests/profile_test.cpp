@@ -352,6 +352,11 @@ TEST_CASE("byte model: a million rows with ten million entries") {
     const ByteAccount bsr = bsr_bytes(p, {8, 8}, {3, 3, 0.8});
     CHECK(bsr.values == doctest::Approx(100e6));
     CHECK(bsr.indices == doctest::Approx(4 * 12.5e6 / 9 + 4 * 333335.0));
+    // In full blocks of 16 x 16 the indices are next to nothing: 4 bytes for 256 entries, and the offsets.
+    const ByteAccount large = bsr_bytes(p, {8, 8}, {16, 16, 1.0});
+    CHECK(large.values == 80e6);
+    CHECK(large.indices == doctest::Approx(4 * 1e7 / 256 + 4 * 62501.0));
+    CHECK(large.indices < 0.006 * large.values);
 
     p.nnz = std::int64_t{1} << 31;  // offsets of 64 bits
     CHECK(csr_bytes(p, {4, 4}).matrix() == 8 * 0x1p31 + 8 * 1000001.0);

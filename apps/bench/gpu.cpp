@@ -14,7 +14,7 @@ class OpenGpu final : public GpuSession {
     explicit OpenGpu(int device) : context_(device), copy_(measure_copy_bandwidth(context_)) {}
     std::string device_text() const override { return benchmark_device_text(context_); }
     double copy_bytes_per_second() const override { return copy_; }
-    GpuProducts measure(const CsrMatrix& stored, Precision precision, std::span<const ProductRequest> requests, int warm_up, int repeats) override {
+    GpuProducts measure(const CsrMatrix& stored, Precision precision, const ProductRequests& requests, int warm_up, int repeats) override {
         if (precision == Precision::fp64) return measure_as<double>(stored, requests, warm_up, repeats);
         return measure_as<float>(stored, requests, warm_up, repeats);
     }
@@ -39,10 +39,10 @@ class OpenGpu final : public GpuSession {
 
   private:
     template <class T>
-    GpuProducts measure_as(const CsrMatrix& stored, std::span<const ProductRequest> requests, int warm_up, int repeats) {
+    GpuProducts measure_as(const CsrMatrix& stored, const ProductRequests& requests, int warm_up, int repeats) {
         ProductBench<T> bench(stored, context_);
         GpuProducts products{bench.profile(), {}};
-        for (const ProductRequest& request : requests) products.measured.push_back(bench.measure(request, warm_up, repeats));
+        for (const ProductRequest& request : requests(products.profile)) products.measured.push_back(bench.measure(request, warm_up, repeats));
         return products;
     }
 

@@ -4,7 +4,6 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
-#include <span>
 #include <string>
 #include <vector>
 
@@ -33,11 +32,13 @@ struct GpuProducts {
     OrientationProfile profile;
     std::vector<ProductMeasurement> measured;
 };
+// What to measure of an orientation with this profile, which is made on the GPU: on the host it would take longer than all products.
+using ProductRequests = std::function<std::vector<ProductRequest>(const OrientationProfile&)>;
 struct GpuSession {
     virtual ~GpuSession() = default;
     virtual std::string device_text() const = 0;
     virtual double copy_bytes_per_second() const = 0;
-    virtual GpuProducts measure(const CsrMatrix& stored, Precision precision, std::span<const ProductRequest> requests, int warm_up, int repeats) = 0;
+    virtual GpuProducts measure(const CsrMatrix& stored, Precision precision, const ProductRequests& requests, int warm_up, int repeats) = 0;
     // The textbook solver (bench/cuda/textbook.hpp), made for `a`, which it does not keep.
     virtual std::unique_ptr<SolverUnderTest> textbook(const CsrMatrix& a, Precision precision) = 0;
     // How often this process has waited for a device so far.

@@ -20,6 +20,7 @@
 #include "gpu.hpp"
 #include "memory/cuda_context.hpp"
 #include "memory/error.hpp"
+#include "operator/dispatch.hpp"
 #include "operator/matrix_operator.hpp"
 #include "outputs.hpp"
 #include "spmv_report.hpp"
@@ -34,7 +35,8 @@ struct SpmvOptions {
     std::vector<Precision> precisions{Precision::fp64, Precision::fp32};
     std::vector<std::string> directions{"A x", "A^T y"};
     std::string kernels = "usual";
-    std::vector<std::string> formats;  // measured beside the kernels
+    std::vector<SpmvChoice> formats;  // measured beside the kernels
+    bool all_formats = false;         // these, and those that suit the matrix
     int repeats = 15;
     int warm_up = 3;
     std::string json;
@@ -46,16 +48,18 @@ std::string spmv_help() {
            "       lsmr_bench spmv --generate NAME[,NAME...] [flags]\n\n"
            "Times y <- a A x + b y and the product with A^T, and checks every result against one in long double.\n"
            "On a GPU: what the dispatch chooses (auto; own: without cuSPARSE; own-wide: without narrow forms), a thread\n"
-           "a row, and cuSPARSE with preprocess, both algorithms. On the CPU: the operator of the library, and Eigen.\n\n" +
+           "a row, cuSPARSE with preprocess, both algorithms; where blocks or diagonals are nearly full, these too, and\n"
+           "cuSPARSE's blocks. On the CPU: the operator of the library, the formats that are named, and Eigen.\n\n" +
            matrix_flags_help() +
            published_help() +
            device_flags_help() +
            "                        [here: both, one after the other]\n"
            "  --direction D         a, at or both [both]\n"
            "  --kernels LIST        usual, all (every kernel there is), or names with commas, as auto, own-wide, stream-128x1024,\n"
-           "                        rows-8, cusparse-alg1 [usual]\n"
-           "  --format LIST         also these formats, on the GPU and on the CPU: all, or names with commas, as sell, sell-32,\n"
-           "                        ell, hyb, hyb-q95, coo [none]\n"
+           "                        rows-8, bsr-3x3-columns, cusparse-alg1, cusparse-bsr-3x3 [usual]\n"
+           "  --format LIST         also these formats, on the GPU and on the CPU: all (those that the matrix suits), or names\n"
+           "                        with commas, as sell, sell-32, ell, hyb, hyb-q95, coo, bsr-3x3-columns,\n"
+           "                        bsr-4x4-blocks, bell-16x16, dia, dense [none]\n"
            "  --repeat N            timed products [15]\n"
            "  --warm-up N           products before them [3]\n"
            "  --json FILE           the report as JSON; - is standard output, the text goes to standard error then\n"
@@ -82,9 +86,9 @@ SpmvOptions spmv_options(const boost::program_options::variables_map& given) {
     if (given.contains("kernels")) options.kernels = given["kernels"].as<std::string>();
     if (given.contains("format")) {
         const std::string text = given["format"].as<std::string>();
-        options.formats = text == "all" ? std::vector<std::string>{"sell-32", "sell-32-1024", "ell", "hyb", "hyb-q95", "coo"} : split(text);
+        options.all_formats = text == "all";
         try {
-            for (const std::string& name : options.formats) parse_format(name);
+            for (const std::string& name : split(options.all_formats ? "sell-32,sell-32-1024,ell,hyb,hyb-q95,coo" : text)) options.formats.push_back(parse_format(name));
         } catch (const InputError& error) {
             throw UsageError(fmt::format("--format: {}", error.what()));
         }
@@ -115,17 +119,18 @@ std::vector<std::string> every_kernel() {
     return names;
 }
 
-std::vector<ProductRequest> gpu_requests(const std::string& kernels, const std::vector<std::string>& formats) {
+ProductRequest request(const SpmvChoice& kernel) { return {text(kernel), kernel, SpmvKind::automatic, NarrowKind::lossless, true}; }
+
+std::vector<ProductRequest> gpu_requests(const std::string& kernels) {
     std::vector<ProductRequest> requests;
     const auto add = [&](const std::string& name) {
         if (name == "auto") requests.push_back({name, {}, SpmvKind::automatic, NarrowKind::lossless, true});
         else if (name == "own") requests.push_back({name, {}, SpmvKind::own, NarrowKind::lossless, true});
         else if (name == "own-wide") requests.push_back({name, {}, SpmvKind::own, NarrowKind::none, true});
-        else requests.push_back({name, parse_spmv_choice(name), SpmvKind::automatic, NarrowKind::lossless, true});
+        else requests.push_back(request(parse_spmv_choice(name)));
     };
     if (kernels != "usual" && kernels != "all") {
         for (const std::string& name : split(kernels)) add(name);
-        for (const std::string& name : formats) add(text(parse_format(name)));
         return requests;
     }
     for (const char* name : {"auto", "own", "own-wide"}) add(name);
@@ -134,15 +139,53 @@ std::vector<ProductRequest> gpu_requests(const std::string& kernels, const std::
     } else {
         add("rows-1");
     }
-    for (const std::string& name : formats) add(text(parse_format(name)));
     add("cusparse-alg1");
     add("cusparse-alg2");
     return requests;
 }
 
-// On the host: the library's operator, with and without narrow forms, and Eigen's product of a row-major matrix.
+// The formats with places between entries of which this matrix fills nearly all: blocks, diagonals, dense storage.
+std::vector<SpmvChoice> suited_formats(const OrientationProfile& profile, Precision precision) {
+    constexpr double kNearlyFull = 0.7;
+    constexpr int kArch = 90;  // formats do not depend on it
+    std::vector<SpmvChoice> formats;
+    const DispatchKey key = make_dispatch_key(profile, precision == Precision::fp64 ? VectorType::fp64 : VectorType::fp32, kArch);
+    if (key.block_fill >= kNearlyFull) {
+        const SpmvChoice blocks = block_choice(key.block_rows, key.block_cols, key.average, ValueForm::as_vectors);
+        formats.push_back(blocks);
+        // Blocked-ELL fills all block rows up to the longest.
+        const bool even = key.average >= kNearlyFull * static_cast<double>(key.longest);
+        if (even && blocks.mapping == BlockMapping::blocks) formats.push_back(parse_format(fmt::format("bell-{}x{}", key.block_rows, key.block_cols)));
+    }
+    if (key.diagonals > 0 && key.diagonals <= kDiagonalCap && profile.diagonal_fill >= kNearlyFull) formats.push_back(parse_format("dia"));
+    if (key.nnz > 0 && key.average >= kNearlyFull * static_cast<double>(key.cols)) formats.push_back(parse_format("dense"));
+    return formats;
+}
+
+std::vector<SpmvChoice> formats_of(const SpmvOptions& options, const OrientationProfile& profile, Precision precision) {
+    std::vector<SpmvChoice> formats = options.formats;
+    if (options.all_formats) {
+        for (const SpmvChoice& format : suited_formats(profile, precision)) formats.push_back(format);
+    }
+    return formats;
+}
+
+// The formats that are asked for, each once; beside the usual kernels, or all, also those that suit the matrix, with cuSPARSE's blocks beside ours.
+void add_formats(std::vector<ProductRequest>& requests, const SpmvOptions& options, const OrientationProfile& profile, Precision precision) {
+    const auto add = [&](const SpmvChoice& kernel) {
+        if (std::none_of(requests.begin(), requests.end(), [&](const ProductRequest& r) { return r.kernel == kernel; })) requests.push_back(request(kernel));
+    };
+    for (const SpmvChoice& format : formats_of(options, profile, precision)) add(format);
+    if (options.kernels != "usual" && options.kernels != "all") return;
+    for (const SpmvChoice& format : suited_formats(profile, precision)) {
+        add(format);
+        if (format.kernel == SpmvKernel::bsr) add(parse_spmv_choice(fmt::format("cusparse-bsr-{}x{}", format.block_rows, format.block_cols)));
+    }
+}
+
+// On the host: the library's operator, with and without narrow forms and in the formats, and Eigen's product of a row-major matrix.
 template <class T>
-std::vector<ProductMeasurement> measure_on_host(std::shared_ptr<const CsrMatrix> a, const std::vector<std::string>& formats, int warm_up, int repeats) {
+std::vector<ProductMeasurement> measure_on_host(std::shared_ptr<const CsrMatrix> a, const std::vector<SpmvChoice>& formats, int warm_up, int repeats) {
     const auto random = [](std::int64_t n, std::uint64_t seed) {
         std::mt19937_64 generator(seed);
         std::vector<T> v(static_cast<std::size_t>(n));
@@ -189,28 +232,12 @@ std::vector<ProductMeasurement> measure_on_host(std::shared_ptr<const CsrMatrix>
     };
     std::vector<ProductMeasurement> rows;
     const Coefficient<T> one{1, 1}, half{-0.5, T(-0.5)};
-    for (NarrowKind narrow : {NarrowKind::lossless, NarrowKind::none}) {
+    const auto measure_operator = [&](const std::string& label, const std::string& kernel, const OperatorOptions& options) {
         ProductMeasurement m;
-        m.label = narrow == NarrowKind::lossless ? "own" : "own-wide";
-        OperatorOptions options;
-        options.narrow = narrow;
-        const Stopwatch setup;
-        const auto op = make_cpu_operator<T>(a, options);
-        const auto workspace = op->make_workspace(nullptr);
-        m.setup_seconds = setup.seconds();
-        m.kernel = "csr rows";
-        m.words = op->plan().forward;
-        m.bytes = op->plan().bytes;
-        measure(m, [&] { op->apply(&one, x.data(), &half, y.data(), *workspace); });
-        rows.push_back(m);
-    }
-    for (const std::string& name : formats) {
-        ProductMeasurement m;
-        OperatorOptions options;
-        options.forward = parse_format(name);
-        m.label = m.kernel = text(*options.forward);
-        const Stopwatch setup;
+        m.label = label;
+        m.kernel = kernel;
         try {
+            const Stopwatch setup;
             const auto op = make_cpu_operator<T>(a, options);
             const auto workspace = op->make_workspace(nullptr);
             m.setup_seconds = setup.seconds();
@@ -221,6 +248,16 @@ std::vector<ProductMeasurement> measure_on_host(std::shared_ptr<const CsrMatrix>
             m.failure = error.what();
         }
         rows.push_back(m);
+    };
+    for (NarrowKind narrow : {NarrowKind::lossless, NarrowKind::none}) {
+        OperatorOptions options;
+        options.narrow = narrow;
+        measure_operator(narrow == NarrowKind::lossless ? "own" : "own-wide", "csr rows", options);
+    }
+    for (const SpmvChoice& format : formats) {
+        OperatorOptions options;
+        options.forward = format;
+        measure_operator(text(format), text(format), options);
     }
     if (a->nnz() <= std::numeric_limits<int>::max()) {
         ProductMeasurement m;
@@ -271,8 +308,8 @@ int spmv_command(std::span<const std::string> args) {
         if (!on_gpu && probe.built_in) console.warning("running on the CPU: " + probe.reason);
     }
     std::vector<ProductRequest> requests;
-    if (on_gpu) requests = gpu_requests(options.kernels, options.formats);
-    else if (options.kernels != "usual") throw UsageError("--kernels names kernels of a GPU; on the CPU there is one, and Eigen's");
+    if (on_gpu) requests = gpu_requests(options.kernels);
+    else if (options.kernels != "usual") throw UsageError("--kernels names kernels of a GPU; on the CPU there is one, Eigen's, and the formats of --format");
 
     SpmvReport report;
     report.warm_up = options.warm_up;
@@ -303,11 +340,19 @@ int spmv_command(std::span<const std::string> args) {
             for (const Precision precision : options.precisions) {
                 SpmvTable table{named.origin, direction, precision, profile, {}};
                 if (on_gpu) {
-                    GpuProducts products = gpu->measure(*stored, precision, requests, options.warm_up, options.repeats);
+                    const auto all = [&](const OrientationProfile& found) {
+                        std::vector<ProductRequest> list = requests;
+                        add_formats(list, options, found, precision);
+                        return list;
+                    };
+                    GpuProducts products = gpu->measure(*stored, precision, all, options.warm_up, options.repeats);
                     table.profile = products.profile;
                     table.rows = std::move(products.measured);
-                } else if (precision == Precision::fp64) table.rows = measure_on_host<double>(stored, options.formats, options.warm_up, options.repeats);
-                else table.rows = measure_on_host<float>(stored, options.formats, options.warm_up, options.repeats);
+                } else {
+                    const std::vector<SpmvChoice> formats = formats_of(options, profile, precision);
+                    table.rows = precision == Precision::fp64 ? measure_on_host<double>(stored, formats, options.warm_up, options.repeats)
+                                                              : measure_on_host<float>(stored, formats, options.warm_up, options.repeats);
+                }
                 say(spmv_table_text(report, table));
                 report.tables.push_back(std::move(table));
             }

@@ -63,8 +63,9 @@ class CpuMatrixOperator final : public MatrixOperator<T> {
         cpu::Kernels<T> kernels = kernels_;
         if (options.narrow == NarrowKind::none) kernels.narrowing = cpu::Narrowing::none;
         if (options.narrow == NarrowKind::fp32_values) throw InputError("values rounded to fp32 under fp64 vectors need a GPU: this operator is on the CPU");
-        const bool formats = options.forward || options.adjoint;
-        if (formats && options.storage == StorageKind::single) throw InputError("storage single is refused: a format of its own keeps one orientation, and its product needs both");
+        if (options.adjoint && options.storage == StorageKind::single) {
+            throw InputError(fmt::format("storage single is refused: it multiplies by A^T from CSR of A, and {} was asked for", text(*options.adjoint)));
+        }
         a_ = std::move(a);
         forward_ = {};
         adjoint_ = {};
@@ -76,7 +77,7 @@ class CpuMatrixOperator final : public MatrixOperator<T> {
         if (options.spmv == SpmvKind::cusparse) throw InputError("cuSPARSE products need a GPU: this operator is on the CPU");
         plan_.storage = options.storage;
         if (options.storage == StorageKind::automatic) {
-            const bool few = !formats && options.expected_products > 0 && options.expected_products < kFewProducts;
+            const bool few = options.expected_products > 0 && options.expected_products < kFewProducts && !options.adjoint;
             plan_.storage = few ? StorageKind::single : StorageKind::dual;
             plan_.storage_reason = few ? fmt::format("only {} products are expected", options.expected_products)
                                        : "both products are gathers of fixed order";
@@ -84,12 +85,9 @@ class CpuMatrixOperator final : public MatrixOperator<T> {
             plan_.storage_reason = "asked for";
         }
         const std::string own = fmt::format("own csr rows (OpenMP, {})", cpu::name(kernels.set));
+        if (options.forward) forward_format_ = make_format(*a_, *options.forward, plan_.forward, plan_.forward_decision);
         if (plan_.storage == StorageKind::dual) {
-            if (options.forward) {
-                forward_format_ = make_format(*a_, *options.forward, plan_.forward, plan_.forward_decision);
-            } else {
-                forward_ = cpu::RowStorage<T>(*a_, options.exponent, kernels, cpu::Sharing::in_place);
-            }
+            if (!options.forward) forward_ = cpu::RowStorage<T>(*a_, options.exponent, kernels, cpu::Sharing::in_place);
             const auto start = std::chrono::steady_clock::now();
             transposed_ = a_->transposed();
             plan_.setup.transpose = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
@@ -105,9 +103,9 @@ class CpuMatrixOperator final : public MatrixOperator<T> {
             forward_ = cpu::RowStorage<T>(*a_, options.exponent, cpu::Kernels<T>{kernels.set, cpu::Narrowing::none, 1}, cpu::Sharing::in_place);
             plan_.adjoint = "own csr row panels (OpenMP)";
         }
-        if (!forward_format_) plan_.forward = own + forward_.words();
+        if (!options.forward) plan_.forward = own + forward_.words();
         plan_.bytes = a_->bytes() + forward_.bytes() + adjoint_.bytes() + (transposed_ ? transposed_->bytes() : 0);
-        for (const auto& format : {forward_format_.get(), adjoint_format_.get()}) plan_.bytes += format ? format->bytes() : 0;
+        for (const auto* format : {forward_format_.get(), adjoint_format_.get()}) plan_.bytes += format ? format->bytes() : 0;
     }
 
     std::unique_ptr<cpu::RowFormat<T>> make_format(const CsrMatrix& stored, const SpmvChoice& choice, std::string& words, ProductDecision& decision) const {

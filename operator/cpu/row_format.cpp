@@ -7,39 +7,13 @@
 #include <vector>
 
 #include "memory/error.hpp"
-#include "operator/cpu/block_sum.hpp"
 #include "operator/cpu/csr_kernels.hpp"
+#include "operator/cpu/place_format.hpp"
+#include "operator/cpu/row_chunks.hpp"
 #include "operator/formats/host_formats.hpp"
 
 namespace lsmr::cpu {
 namespace {
-
-// y_i <- a sum + b y_i, and its square.
-template <class T>
-struct Finish {
-    T a;
-    T b;
-    T* y;
-    BlockSum squares;
-    void operator()(std::int64_t row, T sum) {
-        const T product = a * sum;
-        y[row] = b != T(0) ? product + b * y[row] : product;
-        squares.add(static_cast<double>(y[row]) * static_cast<double>(y[row]));
-    }
-};
-
-// f(first, end, finish) for every chunk; one partial of ||y||^2 each.
-template <class T, class F>
-void run_chunks(const std::vector<std::int64_t>& chunks, double a, double b, T* y, NormPartials* norm, const F& f) {
-    const auto count = static_cast<std::int64_t>(chunks.size()) - 1;
-    double* sums = norm ? norm->sums + norm->count : nullptr;
-    for_each_chunk(count, [&](std::int64_t c) {
-        Finish<T> finish{static_cast<T>(a), static_cast<T>(b), y, {}};
-        f(chunks[static_cast<std::size_t>(c)], chunks[static_cast<std::size_t>(c) + 1], finish);
-        if (sums) sums[c] = finish.squares.value();
-    });
-    if (norm) norm->count += static_cast<std::int32_t>(count);
-}
 
 double filled(std::int64_t entries, std::int64_t places) {
     return places == 0 ? 100.0 : 100.0 * static_cast<double>(entries) / static_cast<double>(places);
@@ -177,7 +151,8 @@ std::unique_ptr<RowFormat<T>> make_row_format(const CsrMatrix& a, int exponent, 
         case SpmvKernel::sell: return std::make_unique<SellFormat<T>>(a, exponent, choice, set);
         case SpmvKernel::ell:
         case SpmvKernel::hyb: return std::make_unique<EllFormat<T>>(a, exponent, choice, set);
-        default: return std::make_unique<CooFormat<T>>(a, exponent);
+        case SpmvKernel::coo: return std::make_unique<CooFormat<T>>(a, exponent);
+        default: return make_place_format<T>(a, exponent, choice);
     }
 }
 template std::unique_ptr<RowFormat<double>> make_row_format(const CsrMatrix&, int, const SpmvChoice&, InstructionSet);

@@ -47,14 +47,12 @@ std::vector<Candidate> permitted(const DispatchKey& key, const ChoiceRules& rule
     }
     std::vector<Candidate> candidates = spmv_candidates(key, rules.expected_products);
     if (rules.kind == SpmvKind::own) std::erase_if(candidates, [](const Candidate& c) { return is_cusparse(c.choice); });
+    if (rules.narrow == NarrowKind::lossless) return candidates;
+    if (rules.narrow == NarrowKind::fp32_values) std::erase_if(candidates, [](const Candidate& c) { return !takes_narrow_values(c.choice); });
     for (Candidate& candidate : candidates) {
-        if (rules.narrow == NarrowKind::lossless || (!is_staged(candidate.choice) && !is_format(candidate.choice))) continue;
         candidate.choice.narrow_columns = candidate.choice.narrow_columns && rules.narrow != NarrowKind::none;
         candidate.choice.values = ValueForm::as_vectors;
         if (rules.narrow == NarrowKind::fp32_values && key.type == VectorType::fp64) candidate.choice.values = ValueForm::fp32;
-    }
-    if (rules.narrow == NarrowKind::fp32_values) {
-        std::erase_if(candidates, [](const Candidate& c) { return !takes_narrow_values(c.choice); });
     }
     return candidates;
 }
@@ -127,14 +125,15 @@ ChosenProduct<T> choose_product(const DeviceCsr<T>& a, const HostOffsets& offset
                 timing.seconds = time_product(a, *product, 1, 5, context);
                 budget -= std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
             }
+        } catch (const InputError& error) {
+            // What the profile took from a sample may not hold for all of the matrix.
+            if (rules.forced || !is_format(candidate.choice)) throw;
+            timing.reason += fmt::format("; {}", error.what());
+            chosen.decision.candidates.push_back(timing);
+            continue;
         } catch (const OutOfMemory&) {
             if (rules.forced) throw;
             timing.reason += "; no memory for it";
-            chosen.decision.candidates.push_back(timing);
-            continue;
-        } catch (const InputError& error) {
-            if (rules.forced || !is_format(candidate.choice)) throw;
-            timing.reason += fmt::format("; {}", error.what());
             chosen.decision.candidates.push_back(timing);
             continue;
         }

@@ -9,11 +9,6 @@
 namespace lsmr::cuda {
 namespace {
 
-struct NoScratch final : ProductScratch {
-    explicit NoScratch(const CudaContext& of) : context(of) {}
-    const CudaContext& context;
-};
-
 template <class T>
 class RowProduct final : public CsrProduct<T> {
   public:
@@ -71,6 +66,11 @@ std::unique_ptr<CsrProduct<T>> make_csr_product(const DeviceCsr<T>& a, const Hos
         case SpmvKernel::cusparse_alg1:
         case SpmvKernel::cusparse_alg2:
         case SpmvKernel::cusparse_transposed: return make_cusparse_product(a, choice, context);
+        case SpmvKernel::bsr:
+        case SpmvKernel::bell: return make_block_product(a, choice, context);
+        case SpmvKernel::dia: return make_diagonal_product(a, context);
+        case SpmvKernel::dense: return make_dense_product(a, context);
+        case SpmvKernel::cusparse_bsr: return make_cusparse_bsr_product(a, choice, context);
     }
     throw InternalError("make_csr_product: no such kernel");
 }

@@ -55,6 +55,11 @@ struct HostOffsets {
 struct ProductScratch {
     virtual ~ProductScratch() = default;
 };
+// Of products that need the stream alone.
+struct NoScratch final : ProductScratch {
+    explicit NoScratch(const CudaContext& of) : context(of) {}
+    const CudaContext& context;
+};
 
 template <class T>
 class CsrProduct {
@@ -85,5 +90,14 @@ std::unique_ptr<CsrProduct<T>> make_format_product(const DeviceCsr<T>& a, const 
                                                    const CudaContext& context);
 template <class T>
 std::unique_ptr<CsrProduct<T>> make_cusparse_product(const DeviceCsr<T>& a, const SpmvChoice& choice, const CudaContext& context);
+// bsr, bell.
+template <class T>
+std::unique_ptr<CsrProduct<T>> make_block_product(const DeviceCsr<T>& a, const SpmvChoice& choice, const CudaContext& context);
+template <class T>
+std::unique_ptr<CsrProduct<T>> make_diagonal_product(const DeviceCsr<T>& a, const CudaContext& context);
+template <class T>
+std::unique_ptr<CsrProduct<T>> make_dense_product(const DeviceCsr<T>& a, const CudaContext& context);
+template <class T>
+std::unique_ptr<CsrProduct<T>> make_cusparse_bsr_product(const DeviceCsr<T>& a, const SpmvChoice& choice, const CudaContext& context);
 
 }  // namespace lsmr::cuda

@@ -30,7 +30,7 @@ std::string value_words() {
 double share(std::int64_t part, std::int64_t whole) { return whole == 0 ? 100.0 : 100.0 * static_cast<double>(part) / static_cast<double>(whole); }
 
 // The sums of rows that a product cuts; zero at first.
-struct FormatScratch final : ProductScratch {
+struct FormatScratch : ProductScratch {
     FormatScratch(const CudaContext& of, std::int64_t pieces) : context(of), piece_sums(of, pieces) {
         if (pieces > 0) LSMR_CHECK(cudaMemsetAsync(piece_sums.data(), 0, static_cast<std::size_t>(piece_sums.bytes()), of.stream()));
     }
@@ -148,29 +148,28 @@ class EllPart {
         matrix_.columns = columns_.data();
         blocks_ = padded_blocks(slices_of(a.rows), most_blocks);
     }
-    // Rows with a rest: their squares count where that is added.
-    void mark_unfinished(const std::vector<std::int64_t>& rest, const CudaContext& context) {
+    void mark_rows_with(const std::vector<std::int64_t>& rest, const CudaContext& context) {
         std::vector<std::uint32_t> words(static_cast<std::size_t>(slices_of(matrix_.rows)));
         for (std::size_t i = 0; i + 1 < rest.size(); ++i) {
             if (rest[i + 1] > rest[i]) words[i / 32] |= std::uint32_t{1} << i % 32;
         }
-        unfinished_ = sent(words, context);
-        matrix_.unfinished = unfinished_.data();
+        with_rest_ = sent(words, context);
+        matrix_.with_rest = with_rest_.data();
         context.synchronize();
     }
-    void run(Scalar<T> a, const T* x, Scalar<T> b, T* y, double* partials, cudaStream_t stream) const {
-        launch_ell(blocks_, matrix_, a, x, b, y, partials, stream);
+    void run(const T* rest, Scalar<T> a, const T* x, Scalar<T> b, T* y, double* partials, cudaStream_t stream) const {
+        launch_ell(blocks_, matrix_, rest, a, x, b, y, partials, stream);
     }
     std::int64_t places() const { return matrix_.stride * matrix_.width; }
     std::int32_t partials() const { return blocks_; }
-    std::int64_t bytes() const { return values_.bytes() + columns_.bytes() + unfinished_.bytes(); }
+    std::int64_t bytes() const { return values_.bytes() + columns_.bytes() + with_rest_.bytes(); }
 
   private:
     EllDevice<V> matrix_;
     std::int32_t blocks_ = 0;
     DeviceBuffer<V> values_;
     DeviceBuffer<std::int32_t> columns_;
-    DeviceBuffer<std::uint32_t> unfinished_;
+    DeviceBuffer<std::uint32_t> with_rest_;
 };
 
 // The entries of each row beyond the first `width`, in COO; width 0: all of them, and then columns and values are those of CSR where their
@@ -236,7 +235,7 @@ class EllProduct final : public CsrProduct<T> {
     }
     std::unique_ptr<ProductScratch> make_scratch(const CudaContext& context) const override { return std::make_unique<FormatScratch>(context, 0); }
     void run(Scalar<T> a, const T* x, Scalar<T> b, T* y, double* partials, ProductScratch& scratch) const override {
-        part_.run(a, x, b, y, partials, static_cast<FormatScratch&>(scratch).context.stream());
+        part_.run(nullptr, a, x, b, y, partials, static_cast<FormatScratch&>(scratch).context.stream());
     }
     std::int32_t partials() const override { return part_.partials(); }
     std::int64_t bytes() const override { return part_.bytes(); }
@@ -250,39 +249,46 @@ class EllProduct final : public CsrProduct<T> {
     EllPart<V, T> part_;
 };
 
-// The ELL part first, for every row; then the rest is added to the rows that have one.
+// The sums of what COO holds first, by row; the ELL part adds them to its own, so that a coefficient multiplies the sum of all entries: parts of unlike
+// sign, each times an infinite coefficient, would add up to NaN.
 template <class V, class T>
 class HybProduct final : public CsrProduct<T> {
   public:
     HybProduct(const DeviceCsr<T>& a, std::int64_t width, const std::vector<std::int64_t>& rest, const SpmvChoice& choice, const CudaContext& context)
         : atomic_(choice.atomic), width_words_(hyb_width_words(width, choice.quantile)), ell_(a, width, kMaxPartials / 2, context),
-          coo_(a, width, rest.data(), kMaxPartials / 2, context), one_(context, 1) {
-        const Coefficient<T> one{1, 1};
-        LSMR_CHECK(cudaMemcpyAsync(one_.data(), &one, sizeof one, cudaMemcpyHostToDevice, context.stream()));
-        if (coo_.entries() > 0) ell_.mark_unfinished(rest, context);
+          coo_(a, width, rest.data(), kMaxPartials / 2, context), one_and_zero_(context, 2), rows_(a.rows) {
+        const Coefficient<T> host[2] = {{1, 1}, {0, 0}};
+        LSMR_CHECK(cudaMemcpyAsync(one_and_zero_.data(), host, sizeof host, cudaMemcpyHostToDevice, context.stream()));
+        if (coo_.entries() > 0) ell_.mark_rows_with(rest, context);
         context.synchronize();
     }
     std::unique_ptr<ProductScratch> make_scratch(const CudaContext& context) const override {
-        return std::make_unique<FormatScratch>(context, coo_.pieces());
+        return std::make_unique<Scratch>(context, coo_.pieces(), coo_.entries() > 0 ? rows_ : 0);
     }
     void run(Scalar<T> a, const T* x, Scalar<T> b, T* y, double* partials, ProductScratch& scratch) const override {
-        auto& mine = static_cast<FormatScratch&>(scratch);
-        ell_.run(a, x, b, y, partials, mine.context.stream());
-        coo_.run(mine.piece_sums.data(), atomic_, a, x, one_.data(), y, partials ? partials + ell_.partials() : nullptr, mine.context.stream());
+        auto& mine = static_cast<Scratch&>(scratch);
+        coo_.run(mine.piece_sums.data(), atomic_, one_and_zero_.data(), x, one_and_zero_.data() + 1, mine.rest.data(), nullptr, mine.context.stream());
+        ell_.run(mine.rest.data(), a, x, b, y, partials, mine.context.stream());
     }
-    std::int32_t partials() const override { return ell_.partials() + coo_.partials(); }
-    std::int64_t bytes() const override { return ell_.bytes() + coo_.bytes(); }
+    std::int32_t partials() const override { return ell_.partials(); }
+    std::int64_t bytes() const override { return ell_.bytes() + coo_.bytes() + one_and_zero_.bytes(); }
     std::string words() const override {
         return fmt::format("ELL of width {}, {} places; {} entries in COO, {} rows cut", width_words_, ell_.places(), coo_.entries(), coo_.cut_rows()) +
                value_words<V, T>();
     }
 
   private:
+    struct Scratch final : FormatScratch {
+        Scratch(const CudaContext& of, std::int64_t pieces, std::int64_t rows) : FormatScratch(of, pieces), rest(of, rows) {}
+        DeviceBuffer<T> rest;  // by row; only rows that have one are written and read
+    };
+
     bool atomic_;
     std::string width_words_;
     EllPart<V, T> ell_;
     CooPart<V, T> coo_;
-    DeviceBuffer<Coefficient<T>> one_;
+    DeviceBuffer<Coefficient<T>> one_and_zero_;
+    std::int64_t rows_;
 };
 
 template <class V, class T>

@@ -5,6 +5,7 @@
 
 #include "memory/cuda_check.hpp"
 #include "operator/cuda/pack_kernels.hpp"
+#include "operator/cuda/stored_values.cuh"
 
 namespace lsmr::cuda {
 namespace {
@@ -67,14 +68,9 @@ __global__ void pack_columns_kernel(std::int32_t items, const StreamItem* list, 
     }
 }
 
-template <class T>
-__device__ void store(T from, float& to) { to = static_cast<float>(from); }
-template <class T>
-__device__ void store(T from, Bf16& to) { to.bits = static_cast<std::uint16_t>(__float_as_uint(static_cast<float>(from)) >> 16); }
-
 template <class V, class T>
 __global__ void narrow_values_kernel(std::int64_t n, const T* from, V* to) {
-    for (std::int64_t k = std::int64_t{blockIdx.x} * kThreads + threadIdx.x; k < n; k += std::int64_t{gridDim.x} * kThreads) store(from[k], to[k]);
+    for (std::int64_t k = std::int64_t{blockIdx.x} * kThreads + threadIdx.x; k < n; k += std::int64_t{gridDim.x} * kThreads) to[k] = narrowed<V>(from[k]);
 }
 
 template <class Offset>

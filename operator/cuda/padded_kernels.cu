@@ -113,27 +113,31 @@ struct SellRows {
             return dot<kBatch>(values, reinterpret_cast<const std::int32_t*>(matrix.columns) + std::int64_t{32} * slice.begin + lane, 32, width, x);
         }
     }
-    __device__ bool is_finished(std::int32_t, int) const { return true; }
 };
 
-template <class V>
+template <class V, class X>
 struct EllRows {
     static constexpr bool kTwoWidths = false;
     EllDevice<V> matrix;
+    const X* rest;
     struct Slice {
         std::int32_t row = -1;
         std::uint32_t place = 0;
+        bool has_rest = false;
     };
     __device__ std::int32_t slices() const { return static_cast<std::int32_t>(matrix.stride / 32); }
     __device__ Slice slice(std::int32_t s, int lane) const {
         const std::uint32_t place = static_cast<std::uint32_t>(s) * 32 + static_cast<std::uint32_t>(lane);
-        return {place < static_cast<std::uint32_t>(matrix.rows) ? static_cast<std::int32_t>(place) : -1, place};
+        return {place < static_cast<std::uint32_t>(matrix.rows) ? static_cast<std::int32_t>(place) : -1, place,
+                matrix.with_rest != nullptr && (__ldg(matrix.with_rest + s) >> lane & 1) != 0};
     }
-    template <int kBatch, class X>
+    template <int kBatch>
     __device__ X sum(const Slice& slice, int, const X* __restrict__ x) const {
-        return dot<kBatch>(matrix.values + slice.place, matrix.columns + slice.place, matrix.stride, static_cast<std::int32_t>(matrix.width), x);
+        // Asked for before the gathers.
+        const X more = slice.has_rest ? rest[slice.place] : X(0);
+        const X sum = dot<kBatch>(matrix.values + slice.place, matrix.columns + slice.place, matrix.stride, static_cast<std::int32_t>(matrix.width), x);
+        return slice.has_rest ? sum + more : sum;
     }
-    __device__ bool is_finished(std::int32_t s, int lane) const { return matrix.unfinished == nullptr || (__ldg(matrix.unfinished + s) >> lane & 1) == 0; }
 };
 
 template <class Rows, class X, int kBatch, int kMinBlocks>
@@ -156,7 +160,7 @@ __global__ void __launch_bounds__(kThreads, kMinBlocks)
         if (slice.row < 0) continue;
         const X value = b != X(0) ? a * sum + b * old : a * sum;
         y[slice.row] = value;
-        if (rows.is_finished(s, lane)) squares += static_cast<double>(value) * static_cast<double>(value);
+        squares += static_cast<double>(value) * static_cast<double>(value);
     }
     if (partials == nullptr) return;
     const double total = block_sum(squares, scratch);
@@ -253,8 +257,9 @@ void launch_sell(std::int32_t blocks, double mean_width, const SellDevice<V>& ma
 }
 
 template <class V, class X>
-void launch_ell(std::int32_t blocks, const EllDevice<V>& matrix, Scalar<X> a, const X* x, Scalar<X> b, X* y, double* partials, cudaStream_t stream) {
-    launch<X>(EllRows<V>{matrix}, blocks, static_cast<double>(matrix.width), a, x, b, y, partials, stream);
+void launch_ell(std::int32_t blocks, const EllDevice<V>& matrix, const X* rest, Scalar<X> a, const X* x, Scalar<X> b, X* y, double* partials,
+                cudaStream_t stream) {
+    launch<X>(EllRows<V, X>{matrix, rest}, blocks, static_cast<double>(matrix.width), a, x, b, y, partials, stream);
 }
 
 template <class V, class T, class Offset>
@@ -285,7 +290,7 @@ void launch_slice_spans(const SellDevice<V>& layout, const Offset* offsets, cons
     template void launch_fill_ell(const EllDevice<V>&, const Offset*, const std::int32_t*, const T*, V*, std::int32_t*, cudaStream_t);
 #define LSMR_INSTANTIATE(V, X)                                                                                                                             \
     template void launch_sell(std::int32_t, double, const SellDevice<V>&, Scalar<X>, const X*, Scalar<X>, X*, double*, cudaStream_t);                      \
-    template void launch_ell(std::int32_t, const EllDevice<V>&, Scalar<X>, const X*, Scalar<X>, X*, double*, cudaStream_t);                                \
+    template void launch_ell(std::int32_t, const EllDevice<V>&, const X*, Scalar<X>, const X*, Scalar<X>, X*, double*, cudaStream_t);                                \
     LSMR_INSTANTIATE_FILL(V, X, std::int32_t)                                                                                                              \
     LSMR_INSTANTIATE_FILL(V, X, std::int64_t)
 LSMR_INSTANTIATE(double, double)

@@ -36,7 +36,7 @@ struct EllDevice {
     std::int64_t width = 0;
     const V* values = nullptr;
     const std::int32_t* columns = nullptr;
-    const std::uint32_t* unfinished = nullptr;  // a bit a row, 32 rows a word: rows that more is added to, whose squares count then; null: none
+    const std::uint32_t* with_rest = nullptr;  // a bit a row, 32 rows a word: rows whose sum has a rest, of entries that are not here; null: none
 };
 
 // Blocks of a product with so many slices of 32 rows: from the shape alone. most: at most so many.
@@ -47,8 +47,9 @@ std::int32_t padded_blocks(std::int64_t slices, std::int32_t most);
 template <class V, class X>
 void launch_sell(std::int32_t blocks, double mean_width, const SellDevice<V>& matrix, Scalar<X> a, const X* x, Scalar<X> b, X* y, double* partials,
                  cudaStream_t stream);
+// rest: of the rows that have one; may be null where none has.
 template <class V, class X>
-void launch_ell(std::int32_t blocks, const EllDevice<V>& matrix, Scalar<X> a, const X* x, Scalar<X> b, X* y, double* partials, cudaStream_t stream);
+void launch_ell(std::int32_t blocks, const EllDevice<V>& matrix, const X* rest, Scalar<X> a, const X* x, Scalar<X> b, X* y, double* partials, cudaStream_t stream);
 
 // From CSR in device memory: values and columns as the layout says, padding included. The pointers of `layout` to values and columns are not used.
 template <class V, class T, class Offset>

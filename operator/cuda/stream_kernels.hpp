@@ -6,15 +6,11 @@
 
 #include <cstdint>
 
+#include "operator/cuda/bf16.hpp"
 #include "operator/cuda/stream_plan.hpp"
 #include "operator/linear_operator.hpp"
 
 namespace lsmr::cuda {
-
-// Stored values that are not of the vectors' type.
-struct Bf16 {
-    std::uint16_t bits;  // the upper half of a float
-};
 
 // The matrix in device memory. V: stored values, double, float or Bf16. Columns and values are read in whole groups of 8 entries: both
 // arrays are readable up to the next multiple of 8.

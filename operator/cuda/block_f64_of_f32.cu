@@ -1,0 +1,5 @@
+#include "operator/cuda/block_kernel.cuh"
+
+namespace lsmr::cuda {
+LSMR_INSTANTIATE_BLOCKS(float, double)
+}  // namespace lsmr::cuda
