@@ -769,13 +769,9 @@ std::string help_text() {
         }
     }
     text +=
-        "Examples:\n"
-        "  lsmr_solve A.mtx b.mtx -o x.mtx\n"
-        "  lsmr_solve A.mtx --rhs ones --damp 0.1 --json report.json --history history.csv\n"
-        "  zcat A.mtx.gz | lsmr_solve - b.mtx -o - > x.mtx\n"
-        "Exit codes: 0 solved, 2 a limit was reached, 3 diverged, 130/143 stopped by INT/TERM (x is kept),\n"
-        "  64 usage, 65 bad data, 66 no input, 69 no device, 70 internal or device fault, 71 out of memory,\n"
-        "  73 cannot create an output, 74 cannot write one\n";
+        "Examples: lsmr_solve A.mtx b.mtx -o x.mtx;  zcat A.mtx.gz | lsmr_solve - b.mtx -o - > x.mtx\n"
+        "Exit codes: 0 solved, 2 limit reached, 3 diverged, 130/143 stopped by INT/TERM (x is kept), 64 usage,\n"
+        "  65 bad data, 66 no input, 69 no device, 70 internal, 71 out of memory, 73/74 output not made/written\n";
     return text;
 }
 

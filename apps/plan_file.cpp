@@ -11,14 +11,6 @@ namespace {
 
 constexpr const char* kSchema = "lsmr_plan/1";
 
-// Kinds that a solve can have run in.
-std::optional<OrderKind> order_named(std::string_view word) {
-    for (const OrderKind kind : {OrderKind::none, OrderKind::length, OrderKind::first, OrderKind::median, OrderKind::spectral}) {
-        if (word == name(kind)) return kind;
-    }
-    return std::nullopt;
-}
-
 }  // namespace
 
 std::string plan_text(const CsrMatrix& a, Precision precision, const PreparedInfo& prepared) {

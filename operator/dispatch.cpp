@@ -167,9 +167,17 @@ std::vector<Candidate> spmv_candidates(const DispatchKey& key, std::int64_t expe
         cusparse.kernel = SpmvKernel::cusparse_alg2;
         if (key.index_bits == 32) add(cusparse, fmt::format("rows of up to {} entries, {:.0f} on average", key.longest, key.average));
     };
+    // Diagonals and dense storage are as fast as their bytes promise. Blocks are not yet (docs/benchmarks/h200_formats.md: half of the copy
+    // bandwidth at 3 x 3 and 6 x 6), so they are timed against CSR, and never taken without timing.
+    std::optional<Candidate> blocks;
     if (pays(kProductsForFormats) && key.nnz >= kEntriesForTiming) {
-        if (const auto format = places_candidate(key)) add(format->choice, format->reason);
+        const auto format = places_candidate(key);
+        if (format && format->choice.kernel == SpmvKernel::bsr) blocks = format;
+        else if (format) add(format->choice, format->reason);
     }
+    const auto add_blocks = [&] {
+        if (blocks) add(blocks->choice, blocks->reason);
+    };
     const SpmvChoice balanced = staged(SpmvKernel::balanced, 128, 1024);
     if (scattered) {
         const auto panels = static_cast<int>(std::clamp<std::int64_t>((x_bytes + kPanelBytes - 1) / kPanelBytes, 1, 8));
@@ -180,6 +188,7 @@ std::vector<Candidate> spmv_candidates(const DispatchKey& key, std::int64_t expe
                                     static_cast<double>(x_bytes) / panels / 1e6));
         }
         add(staged(SpmvKernel::stream, 256, 2048), "scattered gathers: many threads a block leave L1 to misses in flight");
+        add_blocks();
         if (uneven) add_cusparse();
         add(balanced, "scattered gathers: full items");
         if (key.average >= 64 && key.variation < 1) {
@@ -191,6 +200,7 @@ std::vector<Candidate> spmv_candidates(const DispatchKey& key, std::int64_t expe
         add(staged(SpmvKernel::products, 256, 2048), "scattered gathers: all threads gather, whatever the rows");
     } else {
         add(staged(SpmvKernel::stream, 128, 2048), "local gathers: large items, neighbouring rows gather together");
+        add_blocks();
         const SellPrediction sell = predict_sell(key);
         if (sell.gain >= kLeastFormatGain && pays(kProductsForFormats)) {
             add(sell.choice, fmt::format("local gathers, {:.1f} places an entry: {:.2f} times as fast by its bytes",

@@ -17,6 +17,12 @@ const char* name(OrderKind kind) {
     }
     return "";
 }
+std::optional<OrderKind> order_named(std::string_view word) {
+    for (const OrderKind kind : {OrderKind::none, OrderKind::length, OrderKind::first, OrderKind::median, OrderKind::spectral}) {
+        if (word == name(kind)) return kind;
+    }
+    return std::nullopt;
+}
 
 double gather_rate(const OrderModel& model, double vector_bytes) {
     const auto& rates = model.rates;

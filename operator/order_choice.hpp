@@ -3,7 +3,9 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace lsmr {
@@ -12,6 +14,8 @@ namespace lsmr {
 // automatic: one that pays, or none.
 enum class OrderKind { automatic, none, length, first, median, spectral };
 const char* name(OrderKind kind);
+// The kind of that name, but for automatic: one that a solve can have run in.
+std::optional<OrderKind> order_named(std::string_view word);
 
 // How an order was chosen, for people: printed by -v and written to JSON.
 struct OrderDecision {

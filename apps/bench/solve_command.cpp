@@ -60,7 +60,8 @@ std::string solve_help() {
            matrix_flags_help() + published_help() + device_flags_help() + "                        [here: both, one after the other]\n" +
            fmt::format(
                "  --executors LIST      with commas: auto, textbook, cpu, eigen; on a GPU also own (without cuSPARSE), cusparse,\n"
-               "                        deterministic, or a kernel (lsmr_bench spmv --help), KERNEL/KERNEL for A x/A^T y\n"
+               "                        deterministic, an order (none, first, spectral, ...), a kernel (lsmr_bench spmv --help),\n"
+               "                        KERNEL/KERNEL for A x/A^T y\n"
                "                        [auto,textbook,cpu,eigen; on the CPU: cpu,eigen]\n"
                "  --iterations N        of a timed block [{}]; a block ends after {:g} s too\n"
                "  --repeat N            timed blocks [{}]\n"
@@ -123,6 +124,8 @@ SolverRequest solver_request(const std::string& word, const PrepareOptions& prep
         request.options.spmv = SpmvKind::own;
     } else if (word == "cusparse") {
         request.options.spmv = SpmvKind::cusparse;
+    } else if (const auto order = order_named(word)) {
+        request.options.reorder = *order;
     } else if (word == "deterministic") {
         request.options.deterministic = true;
     } else {
