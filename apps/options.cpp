@@ -770,8 +770,8 @@ std::string help_text() {
     }
     text +=
         "Examples: lsmr_solve A.mtx b.mtx -o x.mtx;  zcat A.mtx.gz | lsmr_solve - b.mtx -o - > x.mtx\n"
-        "Exit codes: 0 solved, 2 limit reached, 3 diverged, 130/143 stopped by INT/TERM (x is kept), 64 usage,\n"
-        "  65 bad data, 66 no input, 69 no device, 70 internal, 71 out of memory, 73/74 output not made/written\n";
+        "Exit codes: 0 solved, 2 limit reached, 3 diverged, 130/143 INT/TERM (x is kept), 64 usage,\n"
+        "  65 bad data, 66 no input, 69 no device, 70 internal, 71 out of memory, 73, 74 output fails\n";
     return text;
 }
 
