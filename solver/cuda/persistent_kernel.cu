@@ -294,7 +294,7 @@ __global__ void __launch_bounds__(kPersistentThreads, 1)
             v2 = gridDim.x == 1 ? handed.v2 : collect(problem.v_sums, tag + static_cast<std::uint64_t>(k));
             if (lane == 0) {
                 handed.u2 = u2;
-                handed.v2 = v2;
+                if (gridDim.x > 1) handed.v2 = v2;
             }
         }
         __syncthreads();  // v-hat is known, ||x||^2, and whether the pass before was one too many
