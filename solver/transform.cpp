@@ -138,6 +138,13 @@ Transform make_transform(std::shared_ptr<const CsrMatrix> a, const PrepareOption
     Transform t;
     t.row_scale = row_scale(*a, options);
     t.g = make_regulariser(*a, options);
+    const bool scales_columns = options.scale == Scaling::columns || options.scale == Scaling::both;
+    if (t.row_scale.empty() && !t.g && !scales_columns) {
+        // As it is: nothing needs the columns' sums below, which take longer than the matrix does to the GPU.
+        t.data_frobenius = t.claim_frobenius = frobenius_norm(*a, max_abs_value(*a));
+        t.a = std::move(a);
+        return t;
+    }
 
     double largest = 0;
     for_each_entry(*a,
@@ -163,7 +170,7 @@ Transform make_transform(std::shared_ptr<const CsrMatrix> a, const PrepareOption
     }
     t.data_frobenius = std::sqrt(data) * unit;
     t.claim_frobenius = std::sqrt(data + regularising) * unit;
-    if (options.scale == Scaling::columns || options.scale == Scaling::both) t.column_scale = evening_scale(columns);
+    if (scales_columns) t.column_scale = evening_scale(columns);
 
     t.a = t.row_scale.empty() && t.column_scale.empty() ? a : std::make_shared<const CsrMatrix>(scaled(*a, t.row_scale, t.column_scale));
     if (t.g) t.below = t.column_scale.empty() ? t.g : std::make_shared<const CsrMatrix>(scaled(*t.g, {}, t.column_scale));
