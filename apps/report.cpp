@@ -247,9 +247,9 @@ void IterationLog::print(const IterationRecord& record) {
     const auto cell = [](double value, int digits) {
         return std::isnan(value) ? std::string("-") : fmt::format("{:.{}e}", value, digits);
     };
-    console_.line(fmt::format("{:>8} {:>11.4e} {:>11} {:>10} {:>10} {:>10.3e} {:>9} {:>11.4e} {:>8.2f}s",
-                              record.iteration, record.r_norm, cell(record.ar_norm, 4), cell(record.compat, 3),
-                              cell(record.ls, 3), record.a_norm, cell(record.cond, 2), record.x_norm, record.seconds));
+    console_.line(fmt::format("{:>8} {:>11} {:>11} {:>10} {:>10} {:>10} {:>9} {:>11} {:>8.2f}s", record.iteration,
+                              cell(record.r_norm, 4), cell(record.ar_norm, 4), cell(record.compat, 3), cell(record.ls, 3),
+                              cell(record.a_norm, 3), cell(record.cond, 2), cell(record.x_norm, 4), record.seconds));
     printed_ = record.iteration;
 }
 

@@ -67,6 +67,7 @@ TEST_CASE("cli: mixed precision") {
     CHECK(report["norms"]["ar"].get<double>() <= 1e-12 * 41 * 2.2);
     CHECK(report["notes"][0].get<std::string>().find("solved in fp32 and corrected") == 0);
     CHECK(mixed.says("solved in fp32 and corrected"));
+    CHECK_FALSE(mixed.says("nan"));  // what corrections do not know is a dash
     // Iterations are counted on; a correction has no ||r||.
     const std::string history = read_file(folder / "h.csv");
     CHECK(std::count(history.begin(), history.end(), '\n') == report["iterations"].get<std::int64_t>() + 1);
