@@ -116,7 +116,7 @@ DispatchKey make_dispatch_key(const OrientationProfile& profile, VectorType type
     key.variation = profile.variation;
     key.sorted_columns = profile.sorted_columns;
     key.arch = arch;
-    // What the row before has fetched is still near where both fit into the first-level cache.
+    // What the row before has fetched is still near where both fit into the first-level cache: 2,048 sectors of 32 bytes each, 128 KB in all.
     constexpr double kNearEntries = 2048;
     const double near = profile.average < kNearEntries ? profile.similarity : 0;
     key.scattered = (type == VectorType::fp64 ? profile.sectors_fp64 : profile.sectors_fp32) * (1 - near);

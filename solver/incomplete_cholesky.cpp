@@ -44,7 +44,7 @@ class TriangularInverse final : public LinearOperator<T> {
             z[at(j)] = sum / values_[at(begin)];
         }
         for (std::size_t j = 0; j < z.size(); ++j) z[j] *= scale_[j];
-        put(a, ordered(z), b, y, norm);
+        put(a, z, order_, b, y, norm);
     }
     void apply_adjoint(Scalar<T> a, const T* x, Scalar<T> b, T* y, Workspace& workspace, NormPartials* norm) const override {
         std::vector<T>& z = static_cast<Scratch&>(workspace).z;
@@ -57,26 +57,22 @@ class TriangularInverse final : public LinearOperator<T> {
             z[at(j)] = zj;
             for (std::int64_t k = begin + 1; k < l_.begins_[at(j + 1)]; ++k) z[at(l_.rows_[at(k)])] -= values_[at(k)] * zj;
         }
-        put(a, z, b, y, norm);
+        put(a, z, {}, b, y, norm);
     }
 
   private:
     struct Scratch : Workspace {
         std::vector<T> z;
     };
-    std::vector<T> ordered(const std::vector<T>& z) const {
-        std::vector<T> out(z.size());
-        for (std::size_t j = 0; j < z.size(); ++j) out[j] = z[at(source(order_, static_cast<std::int64_t>(j)))];
-        return out;
-    }
     static std::size_t at(std::int64_t i) { return static_cast<std::size_t>(i); }
-    static void put(Scalar<T> a, const std::vector<T>& z, Scalar<T> b, T* y, NormPartials* norm) {
+    // y <- a P z + b y; an empty order: P = I.
+    static void put(Scalar<T> a, const std::vector<T>& z, const std::vector<std::int32_t>& order, Scalar<T> b, T* y, NormPartials* norm) {
         constexpr std::size_t kBlock = 4096;  // so that rounding does not grow with the length
         double total = 0;
         for (std::size_t begin = 0; begin < z.size(); begin += kBlock) {
             double sum = 0;
             for (std::size_t j = begin; j < std::min(z.size(), begin + kBlock); ++j) {
-                double value = *a.wide * static_cast<double>(z[j]);
+                double value = *a.wide * static_cast<double>(z[at(source(order, static_cast<std::int64_t>(j)))]);
                 if (*b.wide != 0) value += *b.wide * static_cast<double>(y[j]);
                 y[j] = static_cast<T>(value);
                 sum += static_cast<double>(y[j]) * static_cast<double>(y[j]);

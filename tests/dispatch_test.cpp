@@ -215,6 +215,18 @@ DispatchKey fem_key(double fill) {
 
 }  // namespace
 
+TEST_CASE("dispatch: what the row before gathered is near only where rows are short") {
+    OrientationProfile profile;
+    profile.rows = 1600;
+    profile.cols = 3820000;
+    profile.sectors_fp64 = profile.sectors_fp32 = 0.9;
+    profile.similarity = 0.75;
+    profile.average = 16;
+    CHECK(make_dispatch_key(profile, VectorType::fp64, 90).scattered == doctest::Approx(0.225));
+    profile.average = 38200;  // L1 has long lost the beginning of the row
+    CHECK(make_dispatch_key(profile, VectorType::fp64, 90).scattered == doctest::Approx(0.9));
+}
+
 TEST_CASE("dispatch: blocks are proposed where they save bytes over the narrowest CSR") {
     // The candidate that is blocks; where there is none, the first.
     const auto proposed = [](const DispatchKey& key, std::int64_t expected = 0) {
