@@ -178,7 +178,6 @@ std::vector<Candidate> spmv_candidates(const DispatchKey& key, std::int64_t expe
     const auto add_blocks = [&] {
         if (blocks) add(blocks->choice, blocks->reason);
     };
-    const SpmvChoice balanced = staged(SpmvKernel::balanced, 128, 1024);
     if (scattered) {
         const auto panels = static_cast<int>(std::clamp<std::int64_t>((x_bytes + kPanelBytes - 1) / kPanelBytes, 1, 8));
         if (x_bytes > kScatteredBytes && key.average >= 4.0 * panels && pays(kProductsForPanels)) {
@@ -189,15 +188,21 @@ std::vector<Candidate> spmv_candidates(const DispatchKey& key, std::int64_t expe
         }
         add(staged(SpmvKernel::stream, 256, 2048), "scattered gathers: many threads a block leave L1 to misses in flight");
         add_blocks();
-        if (uneven) add_cusparse();
-        add(balanced, "scattered gathers: full items");
         if (key.average >= 64 && key.variation < 1) {
             SpmvChoice rows;
             rows.kernel = SpmvKernel::rows;
             rows.threads = 32;
             add(rows, "long rows of like length");
         }
-        add(staged(SpmvKernel::products, 256, 2048), "scattered gathers: all threads gather, whatever the rows");
+        add(staged(SpmvKernel::balanced, 256, 2048), "scattered gathers: full items");
+        add(staged(SpmvKernel::merge, 256, 1024), "scattered gathers: all threads gather, whatever the rows");
+        if (uneven) add_cusparse();
+    } else if (key.variation > 0.5) {
+        add(staged(SpmvKernel::stream, 128, 1024), "rows of unlike length, local gathers: small items");
+        add_blocks();
+        add(staged(SpmvKernel::stream, 256, 2048), "rows of unlike length: more threads an item");
+        add(staged(SpmvKernel::merge, 128, 1024), "rows of unlike length: equal runs of entries, whatever the rows");
+        if (uneven) add_cusparse();
     } else {
         add(staged(SpmvKernel::stream, 128, 2048), "local gathers: large items, neighbouring rows gather together");
         add_blocks();
@@ -207,9 +212,7 @@ std::vector<Candidate> spmv_candidates(const DispatchKey& key, std::int64_t expe
                                          sell.choice.sigma > 1 ? key.sell_sorted_places : key.sell_places, sell.gain));
         }
         add(staged(SpmvKernel::stream, 128, 1024), "local gathers: smaller items");
-        if (uneven) add_cusparse();
-        add(staged(SpmvKernel::stream, 256, 1024), "local gathers: smaller items, more threads");
-        if (key.variation > 0.5) add(balanced, "rows of unlike length: full items");
+        add(staged(SpmvKernel::stream, 256, 2048), "local gathers: more threads an item");
     }
     for (Candidate& candidate : candidates) {
         SpmvChoice& choice = candidate.choice;

@@ -12,8 +12,8 @@ namespace {
 
 [[noreturn]] void refuse(std::string_view text) {
     throw InputError(fmt::format(
-        "no such product kernel: '{}'. There are rows-T with T = 1, 2, 4, 8, 16, 32, 128, 256, 512 threads a row; stream-TxC, products-TxC and balanced-TxC "
-        "with TxC = 128x2048, 128x1024, 256x1024, 256x2048, each with +columns16, +fp32 or +bf16 (not products), +panelsN (N = 2 to 16), "
+        "no such product kernel: '{}'. There are rows-T with T = 1, 2, 4, 8, 16, 32, 128, 256, 512 threads a row; stream-TxC and balanced-TxC "
+        "with TxC = 128x2048, 128x1024, 256x1024, 256x2048, merge-TxC with 128x1024, 256x1024, each with +columns16, +fp32 or +bf16 (not merge), +panelsN (N = 2 to 16), "
         "+atomic as wanted; sell-32, sell-32-S with S = 32, 64, ... 65536 (rows sorted within S), ell, hyb, hyb-qN with N = 1 to 100 %, coo, "
         "each with +columns16 (sell), +fp32 or +bf16, +atomic (hyb, coo); bsr-RxC-columns (R, C = 1 to 32), bsr-RxR-blocks (R = 1, 2, 4, 8, 16, 32), "
         "each with +rowmajor, +fp32 or +bf16; bell-RxR, dia, dense; cusparse-alg1, cusparse-alg2, cusparse-bsr-RxC",
@@ -53,9 +53,12 @@ bool take_kernel(std::string_view& rest, SpmvChoice& choice) {
         return true;
     };
     if (is("rows-", SpmvKernel::rows)) return take(rest, choice.threads) && is_one_of(choice.threads, {1, 2, 4, 8, 16, 32, 128, 256, 512});
-    if (is("stream-", SpmvKernel::stream) || is("products-", SpmvKernel::products) || is("balanced-", SpmvKernel::balanced)) {
+    if (is("stream-", SpmvKernel::stream) || is("balanced-", SpmvKernel::balanced)) {
         return take(rest, choice.threads) && take(rest, "x") && take(rest, choice.capacity) && is_one_of(choice.threads, {128, 256}) &&
                is_one_of(choice.capacity, {1024, 2048});
+    }
+    if (is("merge-", SpmvKernel::merge)) {
+        return take(rest, choice.threads) && take(rest, "x") && take(rest, choice.capacity) && is_one_of(choice.threads, {128, 256}) && choice.capacity == 1024;
     }
     if (is("sell-32", SpmvKernel::sell)) return !take(rest, "-") || (take(rest, choice.sigma) && is_power_of_two(choice.sigma, 32, 65536));
     if (is("hyb", SpmvKernel::hyb)) return !take(rest, "-q") || (take(rest, choice.quantile) && choice.quantile >= 1 && choice.quantile <= 100);
@@ -91,7 +94,7 @@ std::string suffixes(const SpmvChoice& choice) {
 }  // namespace
 
 bool is_staged(const SpmvChoice& choice) {
-    return choice.kernel == SpmvKernel::stream || choice.kernel == SpmvKernel::products || choice.kernel == SpmvKernel::balanced;
+    return choice.kernel == SpmvKernel::stream || choice.kernel == SpmvKernel::balanced || choice.kernel == SpmvKernel::merge;
 }
 
 bool is_format(const SpmvChoice& choice) {
@@ -135,7 +138,7 @@ std::string text(const SpmvChoice& choice) {
         switch (choice.kernel) {
             case SpmvKernel::rows: return fmt::format("rows-{}", choice.threads);
             case SpmvKernel::stream: return "stream-" + item();
-            case SpmvKernel::products: return "products-" + item();
+            case SpmvKernel::merge: return "merge-" + item();
             case SpmvKernel::balanced: return "balanced-" + item();
             case SpmvKernel::cusparse_alg1: return "cusparse-alg1";
             case SpmvKernel::cusparse_alg2: return "cusparse-alg2";

@@ -10,8 +10,8 @@ namespace lsmr {
 enum class SpmvKernel {
     rows,                 // a fixed number of threads, or a block, for each row of the CSR arrays as they are
     stream,               // items of whole rows through shared memory, each row gathers; rows beyond an item are cut
-    products,             // the same items; all entries gather, then rows add their products
     balanced,             // items of equal entries through shared memory; rows are cut where items end
+    merge,                // the same items; all entries gather, then every thread sums as many entries, whatever the rows
     cusparse_alg1,        // the order of additions varies between runs: benchmarks only, never chosen
     cusparse_alg2,        // fixed order
     cusparse_transposed,  // A^T y from CSR(A), for single storage; the order varies
@@ -37,7 +37,7 @@ inline constexpr int kLargestBlockSide = 32;  // rows, and columns
 
 struct SpmvChoice {
     SpmvKernel kernel = SpmvKernel::stream;
-    int threads = 128;      // rows: of a row; stream, products, balanced: of a block
+    int threads = 128;      // rows: of a row; stream, balanced, merge: of a block
     int capacity = 2048;    // of these three: entries of an item
     bool narrow_columns = false;  // of these three: 16-bit columns in items whose columns span at most 2^16; sell: in slices, below 2^16
     ValueForm values = ValueForm::as_vectors;  // stream, balanced, sell, ell, hyb, coo, bsr
@@ -52,7 +52,7 @@ struct SpmvChoice {
     bool operator==(const SpmvChoice&) const = default;
 };
 
-// Through shared memory, by items: stream, products, balanced.
+// Through shared memory, by items: stream, balanced, merge.
 bool is_staged(const SpmvChoice& choice);
 // With arrays of its own, on the GPU and on the CPU: sell, ell, hyb, coo, bsr, bell, dia, dense.
 bool is_format(const SpmvChoice& choice);
@@ -62,7 +62,7 @@ bool takes_narrow_values(const SpmvChoice& choice);
 // Same bits at every run.
 bool is_deterministic(const SpmvChoice& choice);
 
-// "stream-128x2048+columns16+fp32", "products-256x2048", "balanced-256x1024", "rows-32", "cusparse-alg2", "stream-256x1024+panels4", "...+atomic",
+// "stream-128x2048+columns16+fp32", "balanced-256x1024", "merge-128x1024", "rows-32", "cusparse-alg2", "stream-256x1024+panels4", "...+atomic",
 // "sell-32", "sell-32-1024+columns16" (sigma 1024), "ell+bf16", "hyb", "hyb-q95" (a quantile of 95 %), "coo",
 // "bsr-3x3-columns", "bsr-4x4-blocks+rowmajor+fp32", "bell-16x16", "dia", "dense", "cusparse-bsr-3x3".
 std::string text(const SpmvChoice& choice);

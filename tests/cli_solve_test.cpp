@@ -289,7 +289,7 @@ TEST_CASE("cli: kernels by name, and narrow forms, are refused where there is no
     const Run mistyped = run({a, b, "--spmv", "stream-128"});
     CHECK(mistyped.code == 64);
     CHECK(mistyped.says("no such product kernel: 'stream-128'"));
-    CHECK(mistyped.says("products-TxC"));
+    CHECK(mistyped.says("merge-TxC"));
     const Run elsewhere = run({a, b, "--device", "cpu", "--spmv", "stream-128x2048"});
     CHECK(elsewhere.code == 64);
     CHECK(elsewhere.says("the kernel stream-128x2048 needs a GPU"));

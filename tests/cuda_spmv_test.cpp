@@ -35,12 +35,25 @@ TEST_CASE("cuda spmv: stream kernels") {
     check_kernel<float>("stream-128x2048");
     check_kernel<float>("stream-256x1024");
 }
-TEST_CASE("cuda spmv: products kernels") {
+TEST_CASE("cuda spmv: merge kernels") {
     LSMR_NEEDS_GPU();
-    check_kernel<double>("products-128x1024");
-    check_kernel<double>("products-256x2048+columns16");
-    check_kernel<float>("products-256x1024");
-    check_kernel<float>("products-128x2048+panels3");
+    check_kernel<double>("merge-128x1024");
+    check_kernel<double>("merge-256x1024+columns16");
+    check_kernel<float>("merge-256x1024");
+    check_kernel<float>("merge-128x1024+panels3");
+    // Rows that end at, just before and just after where threads, warps and items do; and rows over many threads, warps and items.
+    std::vector<std::int64_t> lengths;
+    for (std::int64_t length : {4, 8, 32, 255, 256, 257, 1023, 1024, 1025, 3000, 1, 0, 0, 7}) {
+        lengths.insert(lengths.end(), 5, length);
+    }
+    lengths.insert(lengths.end(), 3000, 0);
+    lengths.insert(lengths.end(), 3000, 1);
+    const auto a = matrix_with_rows(lengths, 5000, 81);
+    for (const char* kernel : {"merge-128x1024", "merge-256x1024", "merge-128x1024+columns16"}) {
+        CAPTURE(kernel);
+        check_products(*a, *from_csr<double>(a, forced(kernel)));
+        check_products(*a, *from_csr<float>(a, forced(kernel)));
+    }
 }
 TEST_CASE("cuda spmv: balanced kernels cut rows where items end") {
     LSMR_NEEDS_GPU();
@@ -84,21 +97,25 @@ TEST_CASE("cuda spmv: pieces added by atomics") {
     check_kernel<double>("stream-128x1024+atomic");
     check_kernel<float>("balanced-128x1024+atomic");
 }
-// A block takes row after row, each as an item of its own, from global memory: its threads may be a whole item apart, not two.
+// A block takes row after row, each as an item of its own or a warp each, from global memory: its threads may be a whole item apart, not two.
 TEST_CASE("cuda spmv: blocks that meet nothing but long rows") {
     LSMR_NEEDS_GPU();
-    constexpr std::int64_t kRows = 8000, kLength = 700, kCols = 3000;
+    constexpr std::int64_t kRows = 5600, kCols = 20000;
     HostBuffer<std::int64_t> offsets(kRows + 1);
-    HostBuffer<std::int32_t> columns(kRows * kLength);
-    HostBuffer<double> values(kRows * kLength);
-    const auto entries = random_vector(kRows * kLength, 63);
-    for (std::int64_t i = 0; i <= kRows; ++i) offsets[i] = i * kLength;
-    for (std::int64_t k = 0; k < kRows * kLength; ++k) {
-        columns[k] = static_cast<std::int32_t>(k % kLength * 4 + k / kLength % 4);
-        values[k] = entries[static_cast<std::size_t>(k)];
+    offsets[0] = 0;
+    // Five of 700, then one of 1,500, of 4,500: warps side by side, blocks alone, and both in turn.
+    for (std::int64_t i = 0; i < kRows; ++i) offsets[i + 1] = offsets[i] + (i % 7 < 5 ? 700 : i % 7 == 5 ? 1500 : 4500);
+    HostBuffer<std::int32_t> columns(offsets[kRows]);
+    HostBuffer<double> values(offsets[kRows]);
+    const auto entries = random_vector(offsets[kRows], 63);
+    for (std::int64_t i = 0; i < kRows; ++i) {
+        for (std::int64_t k = offsets[i]; k < offsets[i + 1]; ++k) {
+            columns[k] = static_cast<std::int32_t>((k - offsets[i]) * 4 + i % 4);
+            values[k] = entries[static_cast<std::size_t>(k)];
+        }
     }
     const auto a = std::make_shared<const CsrMatrix>(CsrMatrix::from_csr(kRows, kCols, std::move(offsets), std::move(columns), std::move(values)));
-    for (const char* kernel : {"stream-128x1024", "stream-256x1024", "products-128x1024"}) {
+    for (const char* kernel : {"stream-128x1024", "stream-256x1024", "stream-128x1024+columns16", "merge-128x1024"}) {
         CAPTURE(kernel);
         check_products(*a, *from_csr<double>(a, forced(kernel)));
     }
@@ -107,11 +124,19 @@ TEST_CASE("cuda spmv: row kernels") {
     LSMR_NEEDS_GPU();
     for (int threads : {1, 4, 32, 256}) check_kernel<double>("rows-" + std::to_string(threads));
     check_kernel<float>("rows-8");
+    // Rows of thousands of entries go in segments.
+    std::vector<std::int64_t> lengths(70, 5000);
+    for (std::size_t i = 3; i < lengths.size(); i += 9) lengths[i] = static_cast<std::int64_t>(i % 2);
+    const auto a = matrix_with_rows(lengths, 9000, 82);
+    const auto rig = from_csr<double>(a, forced("rows-32"));
+    CHECK(rig->plan().forward.find("segments") != std::string::npos);
+    check_products(*a, *rig);
+    check_products(*a, *from_csr<float>(a, forced("rows-32")));
 }
 TEST_CASE("cuda spmv: non-finite x touches only the rows that use it") {
     LSMR_NEEDS_GPU();
     const auto a = matrix_with_rows(random_lengths(3000, 0, 30, 71), 500, 71);
-    for (const char* kernel : {"stream-128x2048", "stream-256x1024+columns16", "balanced-128x1024", "products-128x1024", "stream-128x1024+panels3", "rows-1", "rows-16"}) {
+    for (const char* kernel : {"stream-128x2048", "stream-256x1024+columns16", "balanced-128x1024", "merge-128x1024", "stream-128x1024+panels3", "rows-1", "rows-16"}) {
         CAPTURE(kernel);
         const auto rig = from_csr<double>(a, forced(kernel));
         auto x = random_vector(a->cols(), 72);
@@ -139,10 +164,12 @@ TEST_CASE("cuda spmv: every other tuning") {
     LSMR_NEEDS_GPU();
     for (const char* shape : kShapes) {
         check_kernel<float>(std::string("stream-") + shape + "+columns16");
-        check_kernel<double>(std::string("products-") + shape);
-        check_kernel<float>(std::string("products-") + shape + "+columns16");
         check_kernel<double>(std::string("balanced-") + shape);
         check_kernel<float>(std::string("balanced-") + shape);
+    }
+    for (const char* kernel : {"merge-128x1024+columns16", "merge-256x1024+columns16", "merge-128x1024+panels4", "merge-256x1024"}) {
+        check_kernel<double>(kernel);
+        check_kernel<float>(kernel);
     }
     for (int threads : {1, 2, 4, 8, 16, 32, 128, 256, 512}) {
         check_kernel<double>("rows-" + std::to_string(threads));
@@ -156,7 +183,7 @@ TEST_CASE("cuda spmv: every other tuning") {
 
 TEST_CASE("cuda spmv: repeats of every fixed-order kernel are bit-identical") {
     LSMR_NEEDS_GPU();
-    for (const char* kernel : {"stream-128x2048", "stream-128x1024+columns16", "stream-256x1024+panels4", "stream-256x2048", "products-128x1024", "balanced-128x2048",
+    for (const char* kernel : {"stream-128x2048", "stream-128x1024+columns16", "stream-256x1024+panels4", "stream-256x2048", "merge-128x1024", "merge-256x1024", "balanced-128x2048",
                                "balanced-256x1024+columns16", "rows-1", "rows-8", "rows-32", "rows-256", "cusparse-alg2"}) {
         CAPTURE(kernel);
         suite_repeats<double>(from_csr<double>, forced(kernel), 20);
@@ -167,7 +194,7 @@ TEST_CASE("cuda spmv: repeats of every fixed-order kernel are bit-identical") {
     for (std::size_t i = 5; i < lengths.size(); i += 40) lengths[i] = 150000;
     const auto a = matrix_with_rows(lengths, 200000, 73);
     const auto x = random_vector(200000, 74);
-    for (const char* kernel : {"stream-128x1024", "products-256x1024", "balanced-128x1024"}) {
+    for (const char* kernel : {"stream-128x1024", "merge-256x1024", "merge-128x1024", "balanced-128x1024", "rows-32"}) {
         const auto rig = from_csr<double>(a, forced(kernel));
         std::vector<double> first(400), y(400);
         const double squares = rig->product(false, 1.0, x, 0.0, first);
@@ -183,7 +210,7 @@ TEST_CASE("cuda spmv: products are captured in global mode and replayed with new
     LSMR_NEEDS_GPU();
     const auto a = matrix_with_rows(random_lengths(5000, 0, 60, 75), 3000, 75);
     CudaContext& context = shared_context();
-    for (const char* kernel : {"stream-128x2048+columns16", "balanced-128x1024", "stream-256x1024+panels3", "rows-8", "cusparse-alg2"}) {
+    for (const char* kernel : {"stream-128x2048+columns16", "balanced-128x1024", "merge-128x1024", "stream-256x1024+panels3", "rows-8", "rows-32", "cusparse-alg2"}) {
         CAPTURE(kernel);
         const auto op = make_cuda_operator<double>(*a, context, forced(kernel));
         const auto workspace = op->make_workspace(&context);

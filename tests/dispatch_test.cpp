@@ -21,10 +21,10 @@ TEST_CASE("spmv choice: the text of every choice is read back") {
         choice.threads = threads;
         choices.push_back(choice);
     }
-    for (SpmvKernel kernel : {SpmvKernel::stream, SpmvKernel::products, SpmvKernel::balanced}) {
+    for (SpmvKernel kernel : {SpmvKernel::stream, SpmvKernel::balanced, SpmvKernel::merge}) {
         for (int panels : {1, 2, 16}) {
             for (ValueForm values : {ValueForm::as_vectors, ValueForm::fp32, ValueForm::bf16}) {
-                if (kernel == SpmvKernel::products && values != ValueForm::as_vectors) continue;
+                if (kernel == SpmvKernel::merge && values != ValueForm::as_vectors) continue;
                 for (int bits = 0; bits < 4; ++bits) choices.push_back({kernel, 256, 1024, bits % 2 == 1, values, panels, bits / 2 == 1});
             }
         }
@@ -79,7 +79,7 @@ TEST_CASE("spmv choice: the text of every choice is read back") {
     for (const char* bad : {"", "rows", "rows-3", "rows-32x", "stream", "stream-128", "stream-128x", "stream-64x1024", "stream-128x512", "stream-128x2048+",
                             "sell", "sell-32-1", "sell-32-33", "sell-32-131072", "sell-64", "ell+columns16", "coo+columns16", "ell+atomic", "sell-32+atomic",
                             "hyb-q0", "hyb-q101", "hyb95", "coo+panels2", "ell-32", "coo+fp32+bf16", "stream-128x2048+panels1", "stream-128x2048+panels17",
-                            "stream-128x2048+fp32+bf16", "cusparse", "Stream-128x2048", "products-128x2048+bf16", "cusparse-alg1+fp32", "rows-32+columns16",
+                            "stream-128x2048+fp32+bf16", "cusparse", "Stream-128x2048", "products-256x2048", "merge-128x1024+bf16", "merge-128x2048", "merge-512x1024", "cusparse-alg1+fp32", "rows-32+columns16",
                             "stream-128x2048+rowmajor", "coo+panels1",
                             "bsr", "bsr-3x3", "bsr-3x-columns", "bsr-0x3-columns", "bsr-33x3-columns", "bsr-3x3-blocks", "bsr-4x2-blocks", "bsr-4x4-blocks+",
                             "bsr-4x4-columns+fp32+rowmajor", "bsr-3x3-columns+columns16", "bell", "bell-3x3", "bell-16x8", "bell-16x16+fp32", "bell-16x16+rowmajor",
@@ -143,9 +143,24 @@ TEST_CASE("dispatch: local rows take large items, scattered ones small items, sc
     // Short rows would fall apart into pieces of one or two entries.
     key.average = 3;
     CHECK(text(spmv_candidates(key, 0).front().choice) == "stream-256x2048");
-    // Uneven rows have cuSPARSE among the candidates.
+    // Uneven rows have cuSPARSE among the candidates, after our kernels that do not mind.
     key.longest = 100000;
-    CHECK(text(spmv_candidates(key, 0)[1].choice) == "cusparse-alg2");
+    const auto words = [&] {
+        std::string all;
+        for (const Candidate& candidate : spmv_candidates(key, 0)) all += text(candidate.choice) + " ";
+        return all;
+    };
+    CHECK(words() == "stream-256x2048 balanced-256x2048 merge-256x1024 cusparse-alg2 ");
+    key.scattered = 0.05;
+    key.variation = 3;
+    CHECK(words() == "stream-128x1024 stream-256x2048 merge-128x1024 cusparse-alg2 ");
+    // Long rows of like length.
+    key.scattered = 0.95;
+    key.variation = 0.1;
+    key.average = 5000;
+    key.longest = 5200;
+    key.cols = 500000;
+    CHECK(words() == "stream-256x2048 rows-32 balanced-256x2048 merge-256x1024 ");
 }
 
 TEST_CASE("dispatch: SELL is proposed where its bytes promise 8 % and the products pay for it, sorted where that saves places") {
@@ -430,6 +445,15 @@ TEST_CASE("dispatch: forms that lose nothing are found from the values") {
 
 namespace {
 
+// How many items hold long rows side by side.
+std::int64_t warp_items(const std::vector<std::int64_t>& lengths, std::int64_t capacity, int threads) {
+    std::vector<std::int32_t> offsets{0};
+    for (std::int64_t length : lengths) offsets.push_back(offsets.back() + static_cast<std::int32_t>(length));
+    const cuda::StreamPlan plan = cuda::make_stream_plan(static_cast<std::int64_t>(lengths.size()), offsets.data(),
+                                                         *std::max_element(lengths.begin(), lengths.end()), capacity, threads, cuda::StreamCut::rows);
+    return std::count_if(plan.items.begin(), plan.items.end(), [](const cuda::StreamItem& item) { return item.team == cuda::kWarpRows; });
+}
+
 // Every entry in one item, in order; rows where they belong; pieces of a row one after the other.
 void check_plan(const std::vector<std::int64_t>& lengths, std::int64_t capacity, int threads, cuda::StreamCut cut) {
     CAPTURE(capacity);
@@ -449,11 +473,22 @@ void check_plan(const std::vector<std::int64_t>& lengths, std::int64_t capacity,
         REQUIRE(item.begin == entry);
         REQUIRE(item.first_row == row);
         REQUIRE(item.piece == piece);
-        REQUIRE(item.count <= (item.team == cuda::kWholeBlock ? whole : capacity));
+        if (item.team != cuda::kWarpRows) REQUIRE(item.count <= (item.team == cuda::kWholeBlock ? whole : capacity));
         REQUIRE(item.rows >= 1);
         REQUIRE(item.rows <= capacity);
         if (item.team == cuda::kWholeBlock) REQUIRE(item.rows == 1);
-        else REQUIRE(item.team <= 5);
+        else if (item.team == cuda::kWarpRows) {
+            // A warp each, whole, long, and of like length.
+            REQUIRE(cut == cuda::StreamCut::rows);
+            REQUIRE(item.rows >= 2);
+            REQUIRE(item.rows <= threads / 32);
+            REQUIRE(item.flags == 0);
+            const auto begin = lengths.begin() + item.first_row;
+            const auto [least, most] = std::minmax_element(begin, begin + item.rows);
+            REQUIRE(*least > capacity / 2);
+            REQUIRE(*most <= 4096);
+            REQUIRE(*most <= 2 * *least);
+        } else REQUIRE(item.team <= 5);
         for (int r = 0; r < item.rows; ++r) {
             const auto i = static_cast<std::size_t>(item.first_row + r);
             const bool first = r == 0 && (item.flags & cuda::kFirstIsPiece) != 0;
@@ -506,6 +541,14 @@ void check_plan(const std::vector<std::int64_t>& lengths, std::int64_t capacity,
 
 }  // namespace
 
+TEST_CASE("stream plan: long rows of like length go side by side") {
+    CHECK(warp_items(std::vector<std::int64_t>(20, 2400), 1024, 128) == 5);
+    CHECK(warp_items(std::vector<std::int64_t>(20, 2400), 1024, 256) == 3);
+    CHECK(warp_items(std::vector<std::int64_t>(20, 400), 1024, 256) == 0);   // several fit into an item
+    CHECK(warp_items(std::vector<std::int64_t>(20, 5000), 1024, 256) == 0);  // a block each
+    CHECK(warp_items({2400, 1100, 2400, 1100}, 1024, 128) == 0);             // one would wait for the other
+}
+
 TEST_CASE("stream plan: every entry once, every row whole or in pieces in order") {
     for (cuda::StreamCut cut : {cuda::StreamCut::rows, cuda::StreamCut::balanced}) {
         for (std::int64_t capacity : {8, 16, 1024, 2048}) {
@@ -518,6 +561,9 @@ TEST_CASE("stream plan: every entry once, every row whole or in pieces in order"
             check_plan({1, 40000, 2, 8192, 4096, 8193, 5}, capacity, 128, cut);
             check_plan({1, 40000, 2, 8192, 4096, 8193, 5}, capacity, 256, cut);
             check_plan(std::vector<std::int64_t>(static_cast<std::size_t>(5 * capacity + 3), 0), capacity, 128, cut);
+            // Long rows side by side, as many as there are warps; not with rows twice as long, or too long, or short.
+            check_plan({1500, 1500, 1500, 1500, 1500, 2900, 3100, 1400, 1, 4096, 4096, 4097, 4097, 2500, 2500}, capacity, 128, cut);
+            check_plan(std::vector<std::int64_t>(21, 2400), capacity, 256, cut);
             for (std::uint64_t seed = 0; seed < 40; ++seed) {
                 auto lengths = random_lengths(static_cast<std::int64_t>(50 + 13 * seed), 0, static_cast<std::int64_t>(1 + seed % 9), seed);
                 for (std::size_t i = seed; i < lengths.size(); i += 29) lengths[i] = static_cast<std::int64_t>(seed) * capacity / 4;

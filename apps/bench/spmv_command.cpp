@@ -107,10 +107,11 @@ std::vector<std::string> every_kernel() {
     std::vector<std::string> names;
     for (int threads : {1, 2, 4, 8, 16, 32, 128, 256, 512}) names.push_back(fmt::format("rows-{}", threads));
     for (const char* shape : {"128x2048", "128x1024", "256x1024", "256x2048"}) {
-        for (const char* family : {"stream", "products", "balanced"}) {
+        for (const char* family : {"stream", "balanced"}) {
             for (const char* form : {"", "+columns16", "+panels4"}) names.push_back(fmt::format("{}-{}{}", family, shape, form));
         }
     }
+    for (const char* shape : {"128x1024", "256x1024"}) names.push_back(fmt::format("merge-{}", shape));
     names.push_back("stream-128x1024+atomic");
     for (const char* name : {"sell-32", "sell-32+columns16", "sell-32-256", "sell-32-1024", "sell-32-1024+columns16", "sell-32-16384", "ell", "hyb", "hyb-q95",
                              "coo", "coo+atomic"}) {

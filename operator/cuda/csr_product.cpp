@@ -9,30 +9,48 @@
 namespace lsmr::cuda {
 namespace {
 
+struct RowScratch final : ProductScratch {
+    RowScratch(const CudaContext& of, std::int64_t pieces) : context(of), piece_sums(of, pieces) {}
+    const CudaContext& context;
+    DeviceBuffer<double> piece_sums;
+};
+
 template <class T>
 class RowProduct final : public CsrProduct<T> {
   public:
     RowProduct(const DeviceCsr<T>& a, const SpmvChoice& choice, const CudaContext& context)
-        : a_(a), team_(choice.threads), blocks_(row_blocks(team_, a.rows, context.multiprocessors())) {}
-    std::unique_ptr<ProductScratch> make_scratch(const CudaContext& context) const override { return std::make_unique<NoScratch>(context); }
+        : a_(a), team_(choice.threads), blocks_(row_blocks(team_, a.rows, context.multiprocessors())) {
+        if (team_ == 32) segments_ = segment_launch(a.rows, a.nnz, context.multiprocessors());
+    }
+    std::unique_ptr<ProductScratch> make_scratch(const CudaContext& context) const override {
+        return std::make_unique<RowScratch>(context, in_segments() ? segments_.segments * a_.rows : 0);
+    }
     void run(Scalar<T> a, const T* x, Scalar<T> b, T* y, double* partials, ProductScratch& scratch) const override {
-        const cudaStream_t stream = static_cast<NoScratch&>(scratch).context.stream();
+        auto& mine = static_cast<RowScratch&>(scratch);
+        const cudaStream_t stream = mine.context.stream();
         a_.with_offsets([&](const auto* offsets) {
             using Offset = std::remove_const_t<std::remove_pointer_t<decltype(offsets)>>;
             const CsrDevice<T, Offset> matrix{a_.rows, offsets, a_.columns->data(), a_.values->data()};
-            launch_rows(team_, blocks_, matrix, a, x, b, y, partials, stream);
+            if (in_segments()) launch_segments(segments_, matrix, mine.piece_sums.data(), a, x, b, y, partials, stream);
+            else launch_rows(team_, blocks_, matrix, a, x, b, y, partials, stream);
         });
     }
-    std::int32_t partials() const override { return blocks_; }
+    std::int32_t partials() const override { return in_segments() ? segments_.finish_blocks : blocks_; }
     std::int64_t bytes() const override {
         return (a_.wide() ? a_.offsets64->bytes() : a_.offsets32->bytes()) + a_.columns->bytes() + a_.values->bytes();
     }
-    std::string words() const override { return fmt::format("{} of them a row, {} blocks", team_ == 1 ? "1 thread" : fmt::format("{} threads", team_), blocks_); }
+    std::string words() const override {
+        if (in_segments()) return fmt::format("rows in {} segments, a warp each, {} blocks", segments_.segments, segments_.blocks);
+        return fmt::format("{} of them a row, {} blocks", team_ == 1 ? "1 thread" : fmt::format("{} threads", team_), blocks_);
+    }
 
   private:
+    bool in_segments() const { return segments_.segments > 1; }
+
     DeviceCsr<T> a_;
     int team_;
     int blocks_;
+    SegmentLaunch segments_;
 };
 
 }  // namespace
@@ -57,7 +75,7 @@ std::unique_ptr<CsrProduct<T>> make_csr_product(const DeviceCsr<T>& a, const Hos
     switch (choice.kernel) {
         case SpmvKernel::rows: return std::make_unique<RowProduct<T>>(a, choice, context);
         case SpmvKernel::stream:
-        case SpmvKernel::products:
+        case SpmvKernel::merge:
         case SpmvKernel::balanced: return make_stream_product(a, offsets, longest_row, choice, context);
         case SpmvKernel::sell:
         case SpmvKernel::ell:

@@ -28,4 +28,16 @@ template <class T, class Offset>
 void launch_rows(int team, int blocks, const CsrDevice<T, Offset>& matrix, Scalar<T> a, const T* x, Scalar<T> b, T* y, double* partials,
                  cudaStream_t stream);
 
+// Rows of thousands of entries, a warp for each segment of a row. One segment: team_rows does the same in one kernel.
+struct SegmentLaunch {
+    int segments = 1;
+    int blocks = 0;
+    int finish_blocks = 0;  // of the kernel that adds the segments of each row
+};
+SegmentLaunch segment_launch(std::int64_t rows, std::int64_t nnz, int multiprocessors);
+// pieces: scratch of segments * rows values. partials: null, or finish_blocks values.
+template <class T, class Offset>
+void launch_segments(const SegmentLaunch& launch, const CsrDevice<T, Offset>& matrix, double* pieces, Scalar<T> a, const T* x, Scalar<T> b, T* y,
+                     double* partials, cudaStream_t stream);
+
 }  // namespace lsmr::cuda

@@ -16,39 +16,11 @@
 #include "operator/cuda/block_sum.cuh"
 #include "operator/cuda/cut_rows.cuh"
 #include "operator/cuda/dependent_launch.cuh"
-#include "operator/cuda/stored_values.cuh"
-#include "operator/cuda/stream_kernels.hpp"
+#include "operator/cuda/merge_kernel.cuh"
+#include "operator/cuda/stream_frame.cuh"
 
 namespace lsmr::cuda {
 namespace {
-
-__device__ inline std::uint32_t shared_address(const void* p) { return static_cast<std::uint32_t>(__cvta_generic_to_shared(p)); }
-
-// An mbarrier that one thread arms with the bytes of its bulk copies, and all threads wait for.
-__device__ inline void barrier_init(std::uint64_t* barrier) {
-    asm volatile("mbarrier.init.shared::cta.b64 [%0], 1;" ::"r"(shared_address(barrier)) : "memory");
-    asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
-}
-__device__ inline void barrier_expect(std::uint64_t* barrier, std::uint32_t bytes) {
-    asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(shared_address(barrier)), "r"(bytes) : "memory");
-}
-__device__ inline void barrier_wait(std::uint64_t* barrier, std::uint32_t parity) {
-    asm volatile(
-        "{\n"
-        ".reg .pred done;\n"
-        "again:\n"
-        "mbarrier.try_wait.parity.shared::cta.b64 done, [%0], %1;\n"
-        "@!done bra again;\n"
-        "}" ::"r"(shared_address(barrier)),
-        "r"(parity)
-        : "memory");
-}
-// bytes: a multiple of 16, both addresses too.
-__device__ inline void bulk_copy(void* to, const void* from, std::uint32_t bytes, std::uint64_t* barrier, std::uint64_t policy) {
-    asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes.L2::cache_hint [%0], [%1], %2, [%3], %4;" ::"r"(shared_address(to)),
-                 "l"(from), "r"(bytes), "r"(shared_address(barrier)), "l"(policy)
-                 : "memory");
-}
 
 // kAll: all of the kBatch entries exist. rotation: see dot().
 template <int kTeam, int kBatch, bool kAll, class V, class X, class C>
@@ -72,11 +44,12 @@ __device__ X add_batch(X sum, const V* values, const C* columns, int length, int
 
 // The dot product of a row in shared memory with x, by kTeam neighbouring threads; the result in each of them; fixed order.
 // rotation (one thread a row): entry where this thread begins, so that threads whose rows have the same length of 2^k do not meet in one
-// bank of shared memory. kBatch: gathers in flight a thread.
-template <int kTeam, int kBatch, class V, class X, class C>
+// bank of shared memory. kBatch: gathers in flight a thread; kUnroll: batches of a turn.
+template <int kTeam, int kBatch, int kUnroll, class V, class X, class C>
 __device__ X dot(const V* values, const C* columns, int length, int lane, int rotation, const X* x) {
     X sum = 0;
     int k = lane;
+#pragma unroll kUnroll
     for (; k + kTeam * (kBatch - 1) < length; k += kTeam * kBatch) {
         sum = add_batch<kTeam, kBatch, true>(sum, values, columns, length, k, rotation, x);
     }
@@ -91,48 +64,6 @@ __device__ X dot(const V* values, const C* columns, int length, int lane, int ro
     for (int d = kTeam / 2; d > 0; d /= 2) sum += __shfl_xor_sync(0xffffffffu, sum, d);
     return sum;
 }
-
-// What the loop over an item's rows needs of it, in registers: writes to y might change what lies in shared memory, as the compiler sees it.
-struct ItemRows {
-    std::int32_t first_row;
-    std::int32_t piece;
-    int rows;
-    int count;
-    int flags;
-    __device__ explicit ItemRows(const StreamItem& item)
-        : first_row(item.first_row), piece(item.piece), rows(item.rows), count(item.count), flags(item.flags) {}
-    __device__ bool first_is_piece() const { return (flags & kFirstIsPiece) != 0; }
-    __device__ bool last_is_piece() const { return (flags & kLastIsPiece) != 0; }
-};
-
-// What a product's blocks share, in registers.
-template <class V, class X>
-struct StreamFrame {
-    const StreamMatrix<V>& matrix;
-    double* piece_sums;
-    const X* x;
-    X* y;
-    X a;
-    X b;
-    bool atomic;
-    double squares;  // of the values of y that this thread wrote
-
-    __device__ void write(std::int32_t row, X sum, X old) {
-        const X value = b != X(0) ? a * sum + b * old : a * sum;
-        y[row] = value;
-        squares += static_cast<double>(value) * static_cast<double>(value);
-    }
-    __device__ void keep_piece(std::int32_t piece, double sum) {
-        if (atomic) atomicAdd(piece_sums + matrix.piece_rows[piece], sum);
-        else piece_sums[piece] = sum;
-    }
-    // The sum of an item's row: to y, or to the pieces.
-    __device__ void finish_row(const ItemRows& item, int r, X sum, X old) {
-        if (r == 0 && item.first_is_piece()) keep_piece(item.piece, static_cast<double>(sum));
-        else if (r == item.rows - 1 && item.last_is_piece()) keep_piece(item.piece + (item.first_is_piece() ? 1 : 0), static_cast<double>(sum));
-        else write(item.first_row + r, sum, old);
-    }
-};
 
 // The rows of an item, kTeam threads each: sum(start, length, lane, rotation) is a row's, by those threads.
 template <int kTeam, int kThreads, class V, class X, class Ready, class Sum, class LongSum>
@@ -191,80 +122,41 @@ template <int kTeam, int kThreads, int kBatch, class V, class X, class C>
 __device__ void gather_rows(StreamFrame<V, X>& frame, const StreamItem& item, const V* values, const C* columns, std::uint64_t* barrier,
                             std::uint32_t parity) {
     const X* x = frame.x + item.column_base;
+    // Two batches a turn: 0.215 ms against 0.251 on rows of 72 entries in fp64. Not where they would cost other paths registers: one thread a
+    // row, and batches of 4 in fp64, which belong to shapes with few registers.
+    constexpr int kUnroll = kTeam == 1 || (kBatch == 4 && sizeof(X) == 8) ? 1 : 2;
     item_rows<kTeam, kThreads>(
         frame, item, [&] { barrier_wait(barrier, parity); },
         [&](int start, int length, int lane, int rotation) {
-            return dot<kTeam, kBatch>(values + start, columns + start, length, lane, rotation, x);
+            return dot<kTeam, kBatch, kUnroll>(values + start, columns + start, length, lane, rotation, x);
         },
-        [&](int start, int length, int lane) { return dot<32, kBatch>(values + start, columns + start, length, lane, 0, x); });
+        [&](int start, int length, int lane) { return dot<32, kBatch, 1>(values + start, columns + start, length, lane, 0, x); });
 }
 
-// The sum of a row's products in shared memory, as dot().
-template <int kTeam, class X>
-__device__ X add_products(const X* products, int length, int lane, int rotation) {
-    X sum = 0;
-    for (int k = lane; k < length; k += kTeam) {
-        int at = k;
-        if constexpr (kTeam == 1) {
-            at += rotation;
-            at = at >= length ? at - length : at;
-        }
-        sum += products[at];
-    }
-#pragma unroll
-    for (int d = kTeam / 2; d > 0; d /= 2) sum += __shfl_xor_sync(0xffffffffu, sum, d);
-    return sum;
-}
-
-// Order "products": all entries gather, the products take the place of the values, then rows add.
-template <int kThreads, int kCapacity, class X, class C>
-__device__ void gather_products(const X* x, int count, X* values, const C* columns) {
-    constexpr int kEach = kCapacity / kThreads;
-    X gathered[kEach];
-#pragma unroll
-    for (int i = 0; i < kEach; ++i) {
-        const int k = i * kThreads + static_cast<int>(threadIdx.x);
-        if (k < count) gathered[i] = x[columns[k]];
-    }
-#pragma unroll
-    for (int i = 0; i < kEach; ++i) {
-        const int k = i * kThreads + static_cast<int>(threadIdx.x);
-        if (k < count) values[k] *= gathered[i];
-    }
-}
-
-template <int kTeam, int kThreads, class V, class X>
-__device__ void add_rows(StreamFrame<V, X>& frame, const StreamItem& item, const X* products) {
-    item_rows<kTeam, kThreads>(
-        frame, item, [] { __syncthreads(); },
-        [&](int start, int length, int lane, int rotation) { return add_products<kTeam>(products + start, length, lane, rotation); },
-        [&](int start, int length, int lane) { return add_products<32>(products + start, length, lane, 0); });
-}
-
-// A long row, or a piece of one, by all threads, straight from global memory: each warp leaves the sum of its part in warp_sums. What shared
-// memory holds does not bound the loads in flight, and no thread waits for another.
-template <int kThreads, class V, class X, class C>
-__device__ void long_row(const X* x, int count, const V* __restrict__ values, const C* __restrict__ columns, double* warp_sums) {
+// The part of a long row that falls to a thread, entries first, first + stride, ..., straight from global memory: what shared memory holds does
+// not bound the loads in flight. Out of line, so that rare rows cost the others no registers.
+template <class V, class X, class C>
+__device__ X share_of_long_row(const X* x, int count, const V* __restrict__ values, const C* __restrict__ columns, int first, int stride) {
     constexpr int kBatch = 8;
     X sum = 0;
-    int k = static_cast<int>(threadIdx.x);
-    for (; k + kThreads * (kBatch - 1) < count; k += kThreads * kBatch) {
+    int k = first;
+    for (; k + stride * (kBatch - 1) < count; k += stride * kBatch) {
         C column[kBatch];
         V value[kBatch];
 #pragma unroll
         for (int i = 0; i < kBatch; ++i) {
-            column[i] = columns[k + i * kThreads];
-            value[i] = values[k + i * kThreads];
+            column[i] = columns[k + i * stride];
+            value[i] = values[k + i * stride];
         }
 #pragma unroll
         for (int i = 0; i < kBatch; ++i) sum += widened<X>(value[i]) * x[column[i]];
     }
-    for (; k < count; k += kThreads) sum += widened<X>(values[k]) * x[columns[k]];
+    for (; k < count; k += stride) sum += widened<X>(values[k]) * x[columns[k]];
     for (int d = 16; d > 0; d /= 2) sum += __shfl_xor_sync(0xffffffffu, sum, d);
-    if (threadIdx.x % 32 == 0) warp_sums[threadIdx.x / 32] = static_cast<double>(sum);
+    return sum;
 }
 
-template <class V, class X, StreamOrder kOrder, int kThreads, int kCapacity, int kBatch, int kMinBlocks>
+template <class V, class X, int kThreads, int kCapacity, int kBatch, int kMinBlocks>
 __global__ void __launch_bounds__(kThreads, kMinBlocks)
     stream_kernel(StreamMatrix<V> matrix, double* piece_sums, bool atomic, const X* a, const X* x, const X* b, X* y, double* partials) {
     constexpr int kRoom = kCapacity + 16;  // an item may begin and end inside a group of 8
@@ -275,25 +167,12 @@ __global__ void __launch_bounds__(kThreads, kMinBlocks)
     __shared__ StreamItem items[3];  // of this round, the next and the one after
     __shared__ double warp_sums[2][kThreads / 32];
     __shared__ double sum_scratch[32];
-    std::uint64_t policy;
-    asm volatile("createpolicy.fractional.L2::evict_first.b64 %0, 1.0;" : "=l"(policy));
+    const std::uint64_t policy = evict_first_policy();
     const auto stride = static_cast<std::int32_t>(gridDim.x);
     std::int32_t turn = static_cast<std::int32_t>(blockIdx.x);
     // The entries of the round's item, and the description of the item two rounds on, so that no round waits for one.
     const auto issue = [&](std::uint32_t round, std::int32_t turn_after_next) {
-        const StreamItem& item = items[round % 3];
-        const std::int64_t from = item.begin & ~std::int64_t{7};
-        std::uint32_t count = static_cast<std::uint32_t>(item.begin - from + item.count + 7) & ~7u;
-        if (item.count == 0 || item.team == kWholeBlock) count = 0;  // only empty rows; or a row that does not come through here
-        const std::uint32_t value_bytes = count * static_cast<std::uint32_t>(sizeof(V));
-        const std::uint32_t column_bytes = count * (item.flags & kNarrowColumns ? 2u : 4u);
-        const bool another = turn_after_next < matrix.item_count;
-        barrier_expect(&barrier, value_bytes + column_bytes + (another ? static_cast<std::uint32_t>(sizeof(StreamItem)) : 0u));
-        if (count != 0) {
-            bulk_copy(values, matrix.values + from, value_bytes, &barrier, policy);
-            bulk_copy(columns, matrix.columns + std::int64_t{16} * item.columns, column_bytes, &barrier, policy);
-        }
-        if (another) bulk_copy(items + (round + 1) % 3, matrix.items + turn_after_next, sizeof(StreamItem), &barrier, policy);
+        issue_item(matrix, items[round % 3], values, columns, turn_after_next, items + (round + 1) % 3, &barrier, policy);
     };
     if (threadIdx.x == 0) {
         barrier_init(&barrier);
@@ -312,31 +191,32 @@ __global__ void __launch_bounds__(kThreads, kMinBlocks)
         const std::uint32_t parity = round & 1;
         const int shift = static_cast<int>(item.begin & 7);
         const std::uint8_t team = item.team;
-        const auto with_columns = [&](const std::byte* at, const auto& f) {
-            if (item.flags & kNarrowColumns) f(reinterpret_cast<const std::uint16_t*>(at) + shift);
-            else f(reinterpret_cast<const std::int32_t*>(at) + shift);
-        };
-        if (team == kWholeBlock) {
+        if (team >= kWholeBlock) {
             barrier_wait(&barrier, parity);
             // Shared memory is free: the next item may come. But only when all threads have seen this one come: the barrier tells two phases
             // apart, not three, and a thread that is late would wait for one that never ends.
             __syncthreads();
             if (threadIdx.x == 0 && turn + stride < matrix.item_count) issue(round + 1, turn + 2 * stride);
-            with_columns(matrix.columns + std::int64_t{16} * item.columns,
-                         [&](const auto* c) { long_row<kThreads>(x + item.column_base, item.count, matrix.values + item.begin, c, warp_sums[parity]); });
-        } else if constexpr (kOrder == StreamOrder::products) {
-            barrier_wait(&barrier, parity);
-            with_columns(columns, [&](const auto* c) { gather_products<kThreads, kCapacity>(x + item.column_base, item.count, values + shift, c); });
-            switch (team) {
-                case 0: add_rows<1, kThreads>(frame, item, values + shift); break;
-                case 1: add_rows<2, kThreads>(frame, item, values + shift); break;
-                case 2: add_rows<4, kThreads>(frame, item, values + shift); break;
-                case 3: add_rows<8, kThreads>(frame, item, values + shift); break;
-                case 4: add_rows<16, kThreads>(frame, item, values + shift); break;
-                default: add_rows<32, kThreads>(frame, item, values + shift);
+            const int lane = static_cast<int>(threadIdx.x) % 32;
+            const int warp = static_cast<int>(threadIdx.x) / 32;
+            const ItemRows rows(item);
+            // All of a row, or the row of this warp.
+            const bool mine = team == kWholeBlock || warp < rows.rows;
+            const std::uint16_t* starts = matrix.row_starts + rows.first_row;
+            const int start = team == kWholeBlock || warp == 0 ? 0 : mine ? starts[warp] : 0;
+            const int end = team == kWholeBlock || warp + 1 >= rows.rows ? rows.count : starts[warp + 1];
+            X sum = 0;
+            with_columns(item, matrix.columns + std::int64_t{16} * item.columns, [&](const auto* c) {
+                if (!mine) return;
+                sum = share_of_long_row(x + item.column_base, end - start, matrix.values + item.begin + start, c + start,
+                                        team == kWholeBlock ? static_cast<int>(threadIdx.x) : lane, team == kWholeBlock ? kThreads : 32);
+            });
+            if (lane == 0) {
+                if (team == kWholeBlock) warp_sums[parity][warp] = static_cast<double>(sum);
+                else if (mine) frame.write(rows.first_row + warp, sum, frame.b != X(0) ? y[rows.first_row + warp] : X(0));
             }
         } else {
-            with_columns(columns, [&](const auto* c) {
+            with_columns(item, columns, [&](const auto* c) {
                 const V* v = values + shift;
                 switch (team) {
                     case 0: gather_rows<1, kThreads, kBatch>(frame, item, v, c, &barrier, parity); break;
@@ -348,14 +228,13 @@ __global__ void __launch_bounds__(kThreads, kMinBlocks)
                 }
             });
         }
-        // Products were written where a bulk copy is to write next: ordered between the two ways to shared memory.
-        if constexpr (kOrder == StreamOrder::products) asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
         __syncthreads();  // everyone has read the item
         if (threadIdx.x != 0) continue;
-        if (team != kWholeBlock) {
+        if (team < kWholeBlock) {
             if (turn + stride < matrix.item_count) issue(round + 1, turn + 2 * stride);
             continue;
         }
+        if (team == kWarpRows) continue;
         double sum = 0;
         for (int w = 0; w < kThreads / 32; ++w) sum += warp_sums[parity][w];
         if (item.flags & kFirstIsPiece) frame.keep_piece(item.piece, sum);
@@ -366,36 +245,36 @@ __global__ void __launch_bounds__(kThreads, kMinBlocks)
     if (threadIdx.x == 0) partials[blockIdx.x] = total;
 }
 
-// f(kernel, bytes of shared memory) for the kernel of that shape; false where there is none. The table of tunings: threads, capacity, gathers
-// in flight a thread, blocks that registers must leave room for. Batches of 4 cost fp32 less on short rows, and let more blocks in.
-template <class V, class X, StreamOrder kOrder, class F>
-bool with_shape(StreamShape shape, const F& f) {
+// f(kernel, bytes of shared memory) for the kernel of that shape and order; false where there is none. The table of tunings: threads, capacity;
+// rows: gathers in flight a thread, blocks that registers must leave room for. Batches of 4 cost fp32 less on short rows, and let more blocks in.
+template <class V, class X, class F>
+bool with_stream_kernel(StreamShape shape, StreamOrder order, const F& f) {
     const auto is = [&](int threads, int capacity) { return shape.threads == threads && shape.capacity == capacity; };
+    if (order == StreamOrder::merge) {
+        // Products take the place of the values, so they must be as wide.
+        if constexpr (std::is_same_v<V, X>) {
+            if (is(128, 1024)) f(merge_kernel<X, 128, 8, 2, 8>, 2 * stage_bytes<X>(shape.capacity));
+            else if (is(256, 1024)) f(merge_kernel<X, 256, 4, 1, 5>, stage_bytes<X>(shape.capacity));
+            else return false;
+            return true;
+        }
+        return false;
+    }
     constexpr int kWide = sizeof(X) == sizeof(double) ? 8 : 4;
-    if (is(128, 2048)) f(stream_kernel<V, X, kOrder, 128, 2048, kWide, 8>);
-    else if (is(128, 1024)) f(stream_kernel<V, X, kOrder, 128, 1024, kWide, 8>);
-    else if (is(256, 1024)) f(stream_kernel<V, X, kOrder, 256, 1024, 4, 5>);
-    else if (is(256, 2048)) f(stream_kernel<V, X, kOrder, 256, 2048, kWide, 4>);
+    if (is(128, 2048)) f(stream_kernel<V, X, 128, 2048, kWide, 8>, stage_bytes<V>(shape.capacity));
+    else if (is(128, 1024)) f(stream_kernel<V, X, 128, 1024, kWide, 8>, stage_bytes<V>(shape.capacity));
+    else if (is(256, 1024)) f(stream_kernel<V, X, 256, 1024, 4, 5>, stage_bytes<V>(shape.capacity));
+    else if (is(256, 2048)) f(stream_kernel<V, X, 256, 2048, kWide, 4>, stage_bytes<V>(shape.capacity));
     else return false;
     return true;
 }
-template <class V, class X, class F>
-bool with_stream_kernel(StreamShape shape, StreamOrder order, const F& f) {
-    if (order == StreamOrder::rows) return with_shape<V, X, StreamOrder::rows>(shape, f);
-    // Products take the place of the values, so they must be as wide.
-    if constexpr (std::is_same_v<V, X>) return with_shape<V, X, StreamOrder::products>(shape, f);
-    return false;
-}
-template <class V>
-int shared_bytes(StreamShape shape) { return (shape.capacity + 16) * static_cast<int>(sizeof(V) + sizeof(std::int32_t)); }
 
 }  // namespace
 
 template <class V, class X>
 StreamLaunch choose_stream_launch(StreamShape shape, StreamOrder order, std::int64_t items, std::int64_t cut_rows, int multiprocessors) {
     StreamLaunch launch{shape, order, 0, 0};
-    with_stream_kernel<V, X>(shape, order, [&](auto kernel) {
-        const int bytes = shared_bytes<V>(shape);
+    with_stream_kernel<V, X>(shape, order, [&](auto kernel, int bytes) {
         LSMR_CHECK(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes));
         // How many blocks fit where shared memory may take all it can; then no more of it than these need: the rest of the 256 KiB is L1. The
         // hardware has these sizes, and a block takes 1 KiB beside its own and the kernel's.
@@ -421,8 +300,8 @@ StreamLaunch choose_stream_launch(StreamShape shape, StreamOrder order, std::int
 template <class V, class X>
 void launch_stream(const StreamLaunch& launch, const StreamMatrix<V>& matrix, double* piece_sums, bool atomic, Scalar<X> a, const X* x, Scalar<X> b,
                    X* y, double* partials, cudaStream_t stream) {
-    with_stream_kernel<V, X>(launch.shape, launch.order, [&](auto kernel) {
-        launch_dependent(kernel, launch.blocks, launch.shape.threads, static_cast<std::size_t>(shared_bytes<V>(launch.shape)), stream, matrix, piece_sums,
+    with_stream_kernel<V, X>(launch.shape, launch.order, [&](auto kernel, int bytes) {
+        launch_dependent(kernel, launch.blocks, launch.shape.threads, static_cast<std::size_t>(bytes), stream, matrix, piece_sums,
                          atomic, a.narrow, x, b.narrow, y, partials);
     });
     if (launch.cut_blocks == 0) return;

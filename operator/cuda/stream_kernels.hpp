@@ -28,13 +28,13 @@ struct StreamMatrix {
 };
 
 // How the block sums an item of several rows.
-//   rows      each row by its threads, which gather as they go: neighbouring rows gather neighbouring x together
-//   products  all threads gather, entry by entry, whatever the rows; then each row adds its products: gathers in flight do not depend on rows
-enum class StreamOrder { rows, products };
+//   rows   each row by its threads, which gather as they go: neighbouring rows gather neighbouring x together
+//   merge  all threads gather, entry by entry; then each thread sums as many entries, and a segmented scan joins what rows have in several
+enum class StreamOrder { rows, merge };
 
-// A tuning of the kernel: threads of a block, entries of an item. There are 128x2048, 128x1024, 256x1024 and 256x2048 for either order. Measured
-// on an H200 (docs/benchmarks/h200_spmv.md): 128x2048 is best where x is local, since one thread a row makes neighbouring rows gather
-// neighbouring values; the others leave more L1 to scattered gathers.
+// A tuning of the kernel: threads of a block, entries of an item. Rows: 128x2048, 128x1024, 256x1024 and 256x2048; merge:
+// 128x1024, with two stages, and 256x1024. Measured on an H200 (docs/benchmarks/h200_spmv.md): 128x2048 is best where x is local, since one
+// thread a row makes neighbouring rows gather neighbouring values; the others leave more L1 to scattered gathers.
 struct StreamShape {
     int threads = 128;
     int capacity = 2048;

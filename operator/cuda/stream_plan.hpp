@@ -19,11 +19,12 @@ struct alignas(16) StreamItem {
     std::int32_t piece;         // the first of its pieces, an index of the plan's pieces
     std::uint16_t count;        // entries
     std::uint16_t rows;         // rows that have entries here, empty ones between them included
-    std::uint8_t team;          // log2 of the threads that share a row, or kWholeBlock
+    std::uint8_t team;          // log2 of the threads that share a row, or kWholeBlock, or kWarpRows
     std::uint8_t flags;
     std::uint16_t unused;
 };
 inline constexpr std::uint8_t kWholeBlock = 6;    // a single row, or piece, for all threads, past shared memory
+inline constexpr std::uint8_t kWarpRows = 7;      // long rows side by side, as many as there are warps, past shared memory
 inline constexpr std::uint8_t kFirstIsPiece = 1;  // the sum of the first row goes to piece_sums[piece]
 inline constexpr std::uint8_t kLastIsPiece = 2;   // the sum of the last row goes to the next piece
 inline constexpr std::uint8_t kNarrowColumns = 4; // 16-bit columns
@@ -73,6 +74,19 @@ StreamPlan make_stream_plan(std::int64_t rows, const Offset* offsets, std::int64
         plan.piece_rows.push_back(static_cast<std::int32_t>(plan.cut_rows.size()) - 1);
     };
     const std::int64_t long_row = capacity / 2;
+    // Long rows of like length, from `row` on, which the warps of a block take side by side: what neighbouring rows gather is often the same.
+    constexpr std::int64_t kLongestWarpRow = 4096;
+    const auto warp_rows = [&](std::int64_t row) {
+        std::int64_t end = row, least = kLongestWarpRow, most = 0;
+        while (end < rows && end - row < threads / 32) {
+            const std::int64_t length = offset(end + 1) - offset(end);
+            least = std::min(least, length);
+            most = std::max(most, length);
+            if (length <= long_row || most > kLongestWarpRow || most > 2 * least) break;
+            ++end;
+        }
+        return end - row;
+    };
     const std::int64_t longest_item = cut == StreamCut::rows ? std::max(capacity, kEntriesPerThread * threads) : capacity;
     std::int64_t row = 0;
     std::int64_t begin = 0;  // the entry that comes next; inside `row` where that is cut
@@ -83,14 +97,15 @@ StreamPlan make_stream_plan(std::int64_t rows, const Offset* offsets, std::int64
         item.piece = static_cast<std::int32_t>(plan.piece_rows.size());
         const bool continues = begin > offset(row);
         const bool is_long = cut == StreamCut::rows && offset(row + 1) - offset(row) > long_row;
-        std::int64_t end_row = is_long ? row + 1 : rows_within(row, begin + capacity);
+        const std::int64_t side_by_side = is_long && !continues ? warp_rows(row) : 0;
+        std::int64_t end_row = side_by_side > 1 ? row + side_by_side : is_long ? row + 1 : rows_within(row, begin + capacity);
         if (cut == StreamCut::rows && !is_long && longest_row > long_row) {
             // A long row ends the item before it. At most one lies between: two would not fit.
             for (std::int64_t r = row + 1; r < end_row; ++r) {
                 if (offset(r + 1) - offset(r) > long_row) end_row = r;
             }
         }
-        const bool overlong = end_row == row || offset(end_row) - begin > longest_item;  // not even the first row ends here
+        const bool overlong = end_row == row || (side_by_side <= 1 && offset(end_row) - begin > longest_item);  // not even the first row ends here
         std::int64_t end = overlong ? begin + longest_item : offset(end_row);
         std::int64_t item_rows = overlong ? 1 : end_row - row;
         if (overlong) end_row = row;
@@ -107,7 +122,7 @@ StreamPlan make_stream_plan(std::int64_t rows, const Offset* offsets, std::int64
         }
         item.count = static_cast<std::uint16_t>(end - begin);
         item.rows = static_cast<std::uint16_t>(item_rows);
-        item.team = choose_team(item_rows, end - begin, capacity, threads);
+        item.team = side_by_side > 1 ? kWarpRows : choose_team(item_rows, end - begin, capacity, threads);
         plan.items.push_back(item);
         begin = end;
         row = end_row;

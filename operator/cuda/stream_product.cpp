@@ -26,11 +26,15 @@ class StreamPart {
     StreamPart(const DeviceCsr<T>& a, const HostOffsets& offsets, std::int64_t longest_row, const SpmvChoice& choice, std::int64_t first_column,
                const CudaContext& context)
         : first_column_(first_column) {
-        const StreamCut cut = choice.kernel == SpmvKernel::balanced ? StreamCut::balanced : StreamCut::rows;
-        const StreamOrder order = choice.kernel == SpmvKernel::products ? StreamOrder::products : StreamOrder::rows;
+        const bool merge = choice.kernel == SpmvKernel::merge;
+        const StreamCut cut = choice.kernel == SpmvKernel::balanced || merge ? StreamCut::balanced : StreamCut::rows;
+        const StreamOrder order = merge ? StreamOrder::merge : StreamOrder::rows;
         StreamPlan plan;
         offsets.with([&](const auto* host) { plan = make_stream_plan(a.rows, host, longest_row, choice.capacity, choice.threads, cut); });
-        for (StreamItem& item : plan.items) item.columns = static_cast<std::uint32_t>(item.begin / 8 * 2);
+        for (StreamItem& item : plan.items) {
+            item.columns = static_cast<std::uint32_t>(item.begin / 8 * 2);
+            if (merge) item.team = 0;  // long rows are like others
+        }
         matrix_.item_count = static_cast<std::int32_t>(plan.items.size());
         matrix_.cut_row_count = static_cast<std::int32_t>(plan.cut_rows.size());
         matrix_.piece_count = static_cast<std::int32_t>(plan.piece_rows.size());
