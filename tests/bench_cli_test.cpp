@@ -14,6 +14,7 @@
 #include "bench/block_clock.hpp"
 #include "bench/diagnosis.hpp"
 #include "bench/profile_report.hpp"
+#include "bench/spmv_report.hpp"
 #include "data/generators.hpp"
 #include "data/read.hpp"
 #include "operator/profile.hpp"
@@ -411,4 +412,28 @@ TEST_CASE("bench: blocks of iterations, the first of which is not counted") {
     CHECK(impatient.tick(1));
     CHECK(impatient.tick(2));
     CHECK_FALSE(impatient.tick(3));
+}
+
+TEST_CASE("bench spmv: a sweep says how near the choice of the dispatch comes to the fastest kernel") {
+    SpmvReport report;
+    report.comparison = "cusparse";
+    report.tables.resize(2);
+    const std::vector<std::string> kernels{"rows-1", "rows-32", "stream-128x2048", "stream-128x1024", "stream-256x2048", "balanced-128x1024", "merge-128x1024",
+                                           "cusparse-alg2", "cusparse-alg1"};
+    for (SpmvTable& table : report.tables) {
+        for (const std::string& kernel : kernels) {
+            ProductMeasurement row;
+            row.label = row.kernel = kernel;
+            row.seconds = kernel == "merge-128x1024" ? 1e-3 : kernel == "cusparse-alg1" ? 0.5e-3 : 2e-3;  // ALG1's bits vary: not in the sweep
+            table.rows.push_back(row);
+        }
+        ProductMeasurement chosen;
+        chosen.label = "auto";
+        chosen.kernel = "stream-128x1024";
+        chosen.seconds = &table == report.tables.data() ? 1.04e-3 : 1.06e-3;
+        table.rows.push_back(chosen);
+    }
+    CHECK(spmv_summary(report).find("within 5 % of the fastest kernel of the sweep on 1 of 2 products") != std::string::npos);
+    for (SpmvTable& table : report.tables) table.rows.erase(table.rows.begin());
+    CHECK(spmv_summary(report).find("sweep") == std::string::npos);  // fewer kernels are no sweep
 }
