@@ -14,41 +14,15 @@
 
 #include "memory/cuda_check.hpp"
 #include "operator/cuda/block_sum.cuh"
+#include "operator/cuda/bulk_copy.cuh"
 #include "operator/cuda/cut_rows.cuh"
 #include "operator/cuda/dependent_launch.cuh"
+#include "operator/cuda/staged_launch.cuh"
 #include "operator/cuda/stored_values.cuh"
 #include "operator/cuda/stream_kernels.hpp"
 
 namespace lsmr::cuda {
 namespace {
-
-__device__ inline std::uint32_t shared_address(const void* p) { return static_cast<std::uint32_t>(__cvta_generic_to_shared(p)); }
-
-// An mbarrier that one thread arms with the bytes of its bulk copies, and all threads wait for.
-__device__ inline void barrier_init(std::uint64_t* barrier) {
-    asm volatile("mbarrier.init.shared::cta.b64 [%0], 1;" ::"r"(shared_address(barrier)) : "memory");
-    asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
-}
-__device__ inline void barrier_expect(std::uint64_t* barrier, std::uint32_t bytes) {
-    asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(shared_address(barrier)), "r"(bytes) : "memory");
-}
-__device__ inline void barrier_wait(std::uint64_t* barrier, std::uint32_t parity) {
-    asm volatile(
-        "{\n"
-        ".reg .pred done;\n"
-        "again:\n"
-        "mbarrier.try_wait.parity.shared::cta.b64 done, [%0], %1;\n"
-        "@!done bra again;\n"
-        "}" ::"r"(shared_address(barrier)),
-        "r"(parity)
-        : "memory");
-}
-// bytes: a multiple of 16, both addresses too.
-__device__ inline void bulk_copy(void* to, const void* from, std::uint32_t bytes, std::uint64_t* barrier, std::uint64_t policy) {
-    asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes.L2::cache_hint [%0], [%1], %2, [%3], %4;" ::"r"(shared_address(to)),
-                 "l"(from), "r"(bytes), "r"(shared_address(barrier)), "l"(policy)
-                 : "memory");
-}
 
 // kAll: all of the kBatch entries exist. rotation: see dot().
 template <int kTeam, int kBatch, bool kAll, class V, class X, class C>
@@ -275,8 +249,7 @@ __global__ void __launch_bounds__(kThreads, kMinBlocks)
     __shared__ StreamItem items[3];  // of this round, the next and the one after
     __shared__ double warp_sums[2][kThreads / 32];
     __shared__ double sum_scratch[32];
-    std::uint64_t policy;
-    asm volatile("createpolicy.fractional.L2::evict_first.b64 %0, 1.0;" : "=l"(policy));
+    const std::uint64_t policy = evict_first_policy();
     const auto stride = static_cast<std::int32_t>(gridDim.x);
     std::int32_t turn = static_cast<std::int32_t>(blockIdx.x);
     // The entries of the round's item, and the description of the item two rounds on, so that no round waits for one.
@@ -395,26 +368,9 @@ template <class V, class X>
 StreamLaunch choose_stream_launch(StreamShape shape, StreamOrder order, std::int64_t items, std::int64_t cut_rows, int multiprocessors) {
     StreamLaunch launch{shape, order, 0, 0};
     with_stream_kernel<V, X>(shape, order, [&](auto kernel) {
-        const int bytes = shared_bytes<V>(shape);
-        LSMR_CHECK(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes));
-        // How many blocks fit where shared memory may take all it can; then no more of it than these need: the rest of the 256 KiB is L1. The
-        // hardware has these sizes, and a block takes 1 KiB beside its own and the kernel's.
-        LSMR_CHECK(cudaFuncSetAttribute(kernel, cudaFuncAttributePreferredSharedMemoryCarveout, 100));
-        int resident = 0;
-        LSMR_CHECK(cudaOccupancyMaxActiveBlocksPerMultiprocessor(&resident, kernel, shape.threads, static_cast<std::size_t>(bytes)));
-        cudaFuncAttributes attributes{};
-        LSMR_CHECK(cudaFuncGetAttributes(&attributes, kernel));
-        const int needed = resident * (bytes + static_cast<int>(attributes.sharedSizeBytes) + 1024);
-        int size = 228;
-        for (int kib : {196, 164, 132, 100, 64, 32, 16, 8}) {
-            if (kib * 1024 >= needed) size = kib;
-        }
-        LSMR_CHECK(cudaFuncSetAttribute(kernel, cudaFuncAttributePreferredSharedMemoryCarveout, (size * 100 + 227) / 228));
-        launch.blocks = static_cast<int>(std::clamp<std::int64_t>(items, 1, std::min(resident * multiprocessors, kMaxPartials / 2)));
+        launch.blocks = staged_blocks(kernel, shape.threads, static_cast<std::size_t>(shared_bytes<V>(shape)), items, multiprocessors);
     });
-    constexpr std::int64_t kRowsPerBlock = kCutThreads / 32;
-    if (cut_rows > 0) launch.cut_blocks = static_cast<int>(std::min<std::int64_t>((cut_rows + kRowsPerBlock - 1) / kRowsPerBlock, 8 * multiprocessors));
-    launch.cut_blocks = std::min(launch.cut_blocks, kMaxPartials / 2);
+    launch.cut_blocks = cut_row_blocks(cut_rows, multiprocessors);
     return launch;
 }
 
