@@ -48,11 +48,9 @@ std::optional<Candidate> places_candidate(const DispatchKey& key) {
         least = bytes;
         best = Candidate{choice, fmt::format("{}: {:.0f} % of the bytes of CSR", what, 100 * bytes / csr)};
     };
-    // A warp has a block row alone, however long.
-    const bool even = static_cast<double>(key.longest) <= 64 * (key.average + 1) || key.longest <= 4096;
-    if (key.block_fill > 0 && even) {
+    if (key.block_fill > 0) {
         const BlockFill block{key.block_rows, key.block_cols, key.block_fill};
-        offer(block_choice(block.rows, block.cols, key.average, key.exact), block_entry_bytes(block, value_bytes) * nnz + 8 * rows / block.rows + vectors,
+        offer(block_choice(block.rows, block.cols, key.exact), block_entry_bytes(block, value_bytes) * nnz + 2 * rows / block.rows + vectors,
               fmt::format("blocks of {}x{}, {:.0f} % full", block.rows, block.cols, 100 * block.fill));
     }
     if (key.diagonals > 0 && key.diagonals <= kDiagonalCap) {
@@ -75,14 +73,13 @@ constexpr double kSellShare = 0.95;
 
 }  // namespace
 
-SpmvChoice block_choice(std::int32_t block_rows, std::int32_t block_cols, double entries_per_row, ValueForm values) {
+SpmvChoice block_choice(std::int32_t block_rows, std::int32_t block_cols, ValueForm values) {
     SpmvChoice choice;
     choice.kernel = SpmvKernel::bsr;
     choice.block_rows = block_rows;
     choice.block_cols = block_cols;
+    choice.mapping = BlockMapping::stream;
     choice.values = values;
-    const bool power = block_rows == block_cols && (block_rows & (block_rows - 1)) == 0;
-    if (power && (block_rows >= 16 || entries_per_row >= 4.0 * block_cols)) choice.mapping = BlockMapping::blocks;
     return choice;
 }
 
@@ -167,17 +164,10 @@ std::vector<Candidate> spmv_candidates(const DispatchKey& key, std::int64_t expe
         cusparse.kernel = SpmvKernel::cusparse_alg2;
         if (key.index_bits == 32) add(cusparse, fmt::format("rows of up to {} entries, {:.0f} on average", key.longest, key.average));
     };
-    // Diagonals and dense storage are as fast as their bytes promise. Blocks are not yet (docs/benchmarks/h200_formats.md: half of the copy
-    // bandwidth at 3 x 3 and 6 x 6), so they are timed against CSR, and never taken without timing.
-    std::optional<Candidate> blocks;
+    // As fast as their bytes promise.
     if (pays(kProductsForFormats) && key.nnz >= kEntriesForTiming) {
-        const auto format = places_candidate(key);
-        if (format && format->choice.kernel == SpmvKernel::bsr) blocks = format;
-        else if (format) add(format->choice, format->reason);
+        if (const auto format = places_candidate(key)) add(format->choice, format->reason);
     }
-    const auto add_blocks = [&] {
-        if (blocks) add(blocks->choice, blocks->reason);
-    };
     if (scattered) {
         const auto panels = static_cast<int>(std::clamp<std::int64_t>((x_bytes + kPanelBytes - 1) / kPanelBytes, 1, 8));
         if (x_bytes > kScatteredBytes && key.average >= 4.0 * panels && pays(kProductsForPanels)) {
@@ -187,7 +177,6 @@ std::vector<Candidate> spmv_candidates(const DispatchKey& key, std::int64_t expe
                                     static_cast<double>(x_bytes) / panels / 1e6));
         }
         add(staged(SpmvKernel::stream, 256, 2048), "scattered gathers: many threads a block leave L1 to misses in flight");
-        add_blocks();
         if (key.average >= 64 && key.variation < 1) {
             SpmvChoice rows;
             rows.kernel = SpmvKernel::rows;
@@ -199,13 +188,11 @@ std::vector<Candidate> spmv_candidates(const DispatchKey& key, std::int64_t expe
         if (uneven) add_cusparse();
     } else if (key.variation > 0.5) {
         add(staged(SpmvKernel::stream, 128, 1024), "rows of unlike length, local gathers: small items");
-        add_blocks();
         add(staged(SpmvKernel::stream, 256, 2048), "rows of unlike length: more threads an item");
         add(staged(SpmvKernel::merge, 128, 1024), "rows of unlike length: equal runs of entries, whatever the rows");
         if (uneven) add_cusparse();
     } else {
         add(staged(SpmvKernel::stream, 128, 2048), "local gathers: large items, neighbouring rows gather together");
-        add_blocks();
         const SellPrediction sell = predict_sell(key);
         if (sell.gain >= kLeastFormatGain && pays(kProductsForFormats)) {
             add(sell.choice, fmt::format("local gathers, {:.1f} places an entry: {:.2f} times as fast by its bytes",

@@ -54,9 +54,8 @@ struct Candidate {
 // only where the expected products pay for it.
 std::vector<Candidate> spmv_candidates(const DispatchKey& key, std::int64_t expected_products);
 
-// Blocks of that size by the mapping that suits them, entries_per_row on average: whole blocks where they are squares of a power of two and either
-// large or many, columns of blocks elsewhere.
-SpmvChoice block_choice(std::int32_t block_rows, std::int32_t block_cols, double entries_per_row, ValueForm values);
+// Blocks of that size by the fastest mapping.
+SpmvChoice block_choice(std::int32_t block_rows, std::int32_t block_cols, ValueForm values);
 
 // Blocks, diagonals or dense storage are proposed where a product moves at most this share of the bytes that it moves with CSR in its narrowest
 // form, and where there are entries enough for timing: below that launches decide, not bytes. Then they are the best guess.

@@ -30,6 +30,7 @@ struct ProductMeasurement {
     double call_seconds = 0;   // of one product in a row of products, by the host's clock
     double setup_seconds = 0;  // choice, plan, conversion: from CSR on the device to the first product
     std::int64_t bytes = 0;    // of the arrays that the kernel reads
+    std::optional<double> idle_lanes;  // share of the lanes without a block while their warp works; of kernels of blocks
     double error = 0;          // largest |y - y_ref| / (eps (|a||A||x| + |b||y0|)) of a checked row, over (entries + 2): below 1 is
                                // within rounding
     bool repeatable = true;    // the same bits in five products

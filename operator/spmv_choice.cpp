@@ -15,8 +15,8 @@ namespace {
         "no such product kernel: '{}'. There are rows-T with T = 1, 2, 4, 8, 16, 32, 128, 256, 512 threads a row; stream-TxC and balanced-TxC "
         "with TxC = 128x2048, 128x1024, 256x1024, 256x2048, merge-TxC with 128x1024, 256x1024, each with +columns16, +fp32 or +bf16 (not merge), +panelsN (N = 2 to 16), "
         "+atomic as wanted; sell-32, sell-32-S with S = 32, 64, ... 65536 (rows sorted within S), ell, hyb, hyb-qN with N = 1 to 100 %, coo, "
-        "each with +columns16 (sell), +fp32 or +bf16, +atomic (hyb, coo); bsr-RxC-columns (R, C = 1 to 32), bsr-RxR-blocks (R = 1, 2, 4, 8, 16, 32), "
-        "each with +rowmajor, +fp32 or +bf16; bell-RxR, dia, dense; cusparse-alg1, cusparse-alg2, cusparse-bsr-RxC",
+        "each with +columns16 (sell), +fp32 or +bf16, +atomic (hyb, coo); bsr-RxC-stream (R, C = 1 to 32; with +fp32 or +bf16), "
+        "bsr-RxC-columns and bsr-RxR-blocks (R = 1, 2, 4, 8, 16, 32; with +rowmajor); bell-RxR, dia, dense; cusparse-alg1, cusparse-alg2, cusparse-bsr-RxC",
         text));
 }
 
@@ -41,9 +41,6 @@ bool take_block(std::string_view& rest, SpmvChoice& choice) {
     const auto fits = [](int side) { return side >= 1 && side <= kLargestBlockSide; };
     return take(rest, choice.block_rows) && take(rest, "x") && take(rest, choice.block_cols) && fits(choice.block_rows) && fits(choice.block_cols);
 }
-bool is_power_square(const SpmvChoice& choice) {
-    return choice.block_rows == choice.block_cols && is_power_of_two(choice.block_rows, 1, kLargestBlockSide);
-}
 
 // All that comes before the suffixes; false: that is no kernel.
 bool take_kernel(std::string_view& rest, SpmvChoice& choice) {
@@ -64,6 +61,9 @@ bool take_kernel(std::string_view& rest, SpmvChoice& choice) {
     if (is("hyb", SpmvKernel::hyb)) return !take(rest, "-q") || (take(rest, choice.quantile) && choice.quantile >= 1 && choice.quantile <= 100);
     if (is("bsr-", SpmvKernel::bsr)) {
         if (!take_block(rest, choice)) return false;
+        choice.mapping = BlockMapping::stream;
+        if (take(rest, "-stream")) return true;
+        choice.mapping = BlockMapping::columns;
         if (take(rest, "-columns")) return true;
         choice.mapping = BlockMapping::blocks;
         return take(rest, "-blocks") && is_power_square(choice);
@@ -120,10 +120,14 @@ bool takes_narrow_values(const SpmvChoice& choice) {
         case SpmvKernel::sell:
         case SpmvKernel::ell:
         case SpmvKernel::hyb:
-        case SpmvKernel::coo:
-        case SpmvKernel::bsr: return true;
+        case SpmvKernel::coo: return true;
+        case SpmvKernel::bsr: return choice.mapping == BlockMapping::stream;
         default: return false;
     }
+}
+
+bool is_power_square(const SpmvChoice& choice) {
+    return choice.block_rows == choice.block_cols && is_power_of_two(choice.block_rows, 1, kLargestBlockSide);
 }
 
 bool is_deterministic(const SpmvChoice& choice) {
@@ -134,6 +138,9 @@ bool is_deterministic(const SpmvChoice& choice) {
 std::string text(const SpmvChoice& choice) {
     const auto block = [&] { return fmt::format("{}x{}", choice.block_rows, choice.block_cols); };
     const auto item = [&] { return fmt::format("{}x{}", choice.threads, choice.capacity); };
+    const auto mapping = [&] {
+        return choice.mapping == BlockMapping::stream ? "-stream" : choice.mapping == BlockMapping::columns ? "-columns" : "-blocks";
+    };
     const auto kernel = [&]() -> std::string {
         switch (choice.kernel) {
             case SpmvKernel::rows: return fmt::format("rows-{}", choice.threads);
@@ -147,7 +154,7 @@ std::string text(const SpmvChoice& choice) {
             case SpmvKernel::ell: return "ell";
             case SpmvKernel::hyb: return choice.quantile > 0 ? fmt::format("hyb-q{}", choice.quantile) : "hyb";
             case SpmvKernel::coo: return "coo";
-            case SpmvKernel::bsr: return "bsr-" + block() + (choice.mapping == BlockMapping::columns ? "-columns" : "-blocks");
+            case SpmvKernel::bsr: return "bsr-" + block() + mapping();
             case SpmvKernel::bell: return "bell-" + block();
             case SpmvKernel::dia: return "dia";
             case SpmvKernel::dense: return "dense";
@@ -171,7 +178,7 @@ SpmvChoice parse_spmv_choice(std::string_view words) {
     if (panels && (!take(rest, choice.panels) || choice.panels < 2 || choice.panels > 16)) refuse(words);
     choice.atomic = take(rest, "+atomic");
     if (!rest.empty()) refuse(words);
-    if (row_major && choice.kernel != SpmvKernel::bsr) refuse(words);
+    if (row_major && (choice.kernel != SpmvKernel::bsr || choice.mapping == BlockMapping::stream)) refuse(words);
     if (choice.narrow_columns && !takes_narrow_columns(choice)) refuse(words);
     if (choice.values != ValueForm::as_vectors && !takes_narrow_values(choice)) refuse(words);
     if (panels && !is_staged(choice)) refuse(words);
@@ -185,8 +192,8 @@ SpmvChoice parse_format(std::string_view words) {
         if (is_format(choice)) return choice;
     } catch (const InputError&) {
     }
-    throw InputError(fmt::format("no such format: '{}'. There are sell (rows sorted within 1024), sell-32, sell-32-S, ell, hyb, hyb-qN, coo, bsr-RxC-columns, "
-                                 "bsr-RxR-blocks, bell-RxR, dia, dense, with the suffixes of their kernels", words));
+    throw InputError(fmt::format("no such format: '{}'. There are sell (rows sorted within 1024), sell-32, sell-32-S, ell, hyb, hyb-qN, coo, bsr-RxC-stream, "
+                                 "bsr-RxC-columns, bsr-RxR-blocks, bell-RxR, dia, dense, with the suffixes of their kernels", words));
 }
 
 }  // namespace lsmr

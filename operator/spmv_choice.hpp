@@ -29,8 +29,9 @@ enum class SpmvKernel {
 
 // How values are stored; the vectors and the arithmetic keep their type.
 enum class ValueForm { as_vectors, fp32, bf16 };
-// How a warp covers the blocks of a block row: by columns of blocks (any size), or by whole blocks (squares with sides of 1, 2, 4, 8, 16, 32).
-enum class BlockMapping { columns, blocks };
+// How a GPU's threads cover the blocks: through shared memory, items of whole block rows (stream; any size, by columns), or a warp straight from global
+// memory, by columns of blocks (any size) or by whole blocks (squares with sides of 1, 2, 4, 8, 16, 32). On the CPU they are the same.
+enum class BlockMapping { stream, columns, blocks };
 // How the places of a block lie in memory.
 enum class BlockOrder { column_major, row_major };
 inline constexpr int kLargestBlockSide = 32;  // rows, and columns
@@ -40,7 +41,7 @@ struct SpmvChoice {
     int threads = 128;      // rows: of a row; stream, balanced, merge: of a block
     int capacity = 2048;    // of these three: entries of an item
     bool narrow_columns = false;  // of these three: 16-bit columns in items whose columns span at most 2^16; sell: in slices, below 2^16
-    ValueForm values = ValueForm::as_vectors;  // stream, balanced, sell, ell, hyb, coo, bsr
+    ValueForm values = ValueForm::as_vectors;  // stream, balanced, sell, ell, hyb, coo, bsr (stream)
     int panels = 1;         // of these three: runs of columns, multiplied one after the other, so that a run of x stays in L2
     bool atomic = false;    // of these three, hyb, coo: pieces of cut rows are added in the order of their arrival
     int sigma = 1;          // sell: rows are sorted by length within windows of so many rows, 2^5 to 2^16; 1: they keep their order
@@ -59,12 +60,14 @@ bool is_format(const SpmvChoice& choice);
 // Which narrow forms the kernel has.
 bool takes_narrow_columns(const SpmvChoice& choice);
 bool takes_narrow_values(const SpmvChoice& choice);
+// Blocks that the mapping by blocks and Blocked-ELL take.
+bool is_power_square(const SpmvChoice& choice);
 // Same bits at every run.
 bool is_deterministic(const SpmvChoice& choice);
 
 // "stream-128x2048+columns16+fp32", "balanced-256x1024", "merge-128x1024", "rows-32", "cusparse-alg2", "stream-256x1024+panels4", "...+atomic",
 // "sell-32", "sell-32-1024+columns16" (sigma 1024), "ell+bf16", "hyb", "hyb-q95" (a quantile of 95 %), "coo",
-// "bsr-3x3-columns", "bsr-4x4-blocks+rowmajor+fp32", "bell-16x16", "dia", "dense", "cusparse-bsr-3x3".
+// "bsr-3x3-stream", "bsr-3x3-columns", "bsr-4x4-blocks+rowmajor", "bell-16x16", "dia", "dense", "cusparse-bsr-3x3".
 std::string text(const SpmvChoice& choice);
 // Throws InputError with the forms that exist.
 SpmvChoice parse_spmv_choice(std::string_view text);

@@ -286,6 +286,20 @@ TEST_CASE("bench: spmv times blocks and diagonals by name") {
     }
     CHECK(products[3]["kernel"] == "dia");
     CHECK(has(products[3]["words"].get<std::string>(), "27 diagonals"));
+    for (const json& product : products) CHECK(product["own_share_of_copy"].get<double>() > 0);
+}
+
+TEST_CASE("bench: spmv times the blocks that suit a matrix by every mapping") {
+    const auto kernels = [](const std::string& unknowns) {
+        const Outcome report = run("spmv --generate stencil --set nx=6 --set ny=6 --set nz=6 --set unknowns=" + unknowns +
+                                   " --device cpu --precision fp64 --direction a --repeat 1 --warm-up 0 -q --json - --format blocks");
+        REQUIRE(report.code == 0);
+        std::string names;
+        for (const json& product : json::parse(report.text)["tables"][0]["products"]) names += product["kernel"].get<std::string>() + " ";
+        return names;
+    };
+    CHECK(kernels("3") == "csr rows csr rows bsr-3x3-stream bsr-3x3-columns bsr-3x3-columns+rowmajor eigen ");
+    CHECK(has(kernels("4"), "bsr-4x4-stream bsr-4x4-columns bsr-4x4-columns+rowmajor bsr-4x4-blocks bsr-4x4-blocks+rowmajor"));
 }
 
 TEST_CASE("bench: spmv refuses what it cannot do") {

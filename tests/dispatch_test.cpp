@@ -49,20 +49,22 @@ TEST_CASE("spmv choice: the text of every choice is read back") {
         }
     }
     for (const auto& [rows, cols] : {std::pair{1, 1}, {3, 3}, {2, 3}, {9, 3}, {8, 8}, {32, 32}, {5, 31}}) {
-        for (int bits = 0; bits < 12; ++bits) {
-            SpmvChoice choice;
-            choice.kernel = SpmvKernel::bsr;
-            choice.block_rows = rows;
-            choice.block_cols = cols;
-            choice.order = bits % 2 == 0 ? BlockOrder::column_major : BlockOrder::row_major;
-            choice.values = static_cast<ValueForm>(bits / 4);
-            const bool blocks = bits / 2 % 2 == 1;
-            if (blocks && (rows != cols || rows == 3)) continue;
-            if (blocks) choice.mapping = BlockMapping::blocks;
-            choices.push_back(choice);
+        for (BlockMapping mapping : {BlockMapping::stream, BlockMapping::columns, BlockMapping::blocks}) {
+            for (int form = 0; form < 3; ++form) {
+                SpmvChoice choice;
+                choice.kernel = SpmvKernel::bsr;
+                choice.block_rows = rows;
+                choice.block_cols = cols;
+                choice.mapping = mapping;
+                if (mapping == BlockMapping::stream) choice.values = static_cast<ValueForm>(form);
+                else choice.order = form == 0 ? BlockOrder::column_major : BlockOrder::row_major;
+                if (mapping == BlockMapping::blocks && !is_power_square(choice)) continue;
+                choices.push_back(choice);
+            }
         }
     }
-    for (const char* words : {"bsr-3x3-columns", "bsr-4x4-blocks", "bsr-9x3-columns+rowmajor", "bsr-2x2-blocks+rowmajor+bf16", "bsr-6x6-columns+fp32", "bell-16x16",
+    for (const char* words : {"bsr-3x3-stream", "bsr-5x31-stream+bf16", "bsr-3x3-columns", "bsr-4x4-blocks", "bsr-9x3-columns+rowmajor", "bsr-2x2-blocks+rowmajor",
+                              "bsr-6x6-stream+fp32", "bell-16x16",
                               "bell-1x1", "dia", "dense", "cusparse-bsr-3x3"}) {
         CAPTURE(words);
         choices.push_back(parse_spmv_choice(words));
@@ -82,13 +84,13 @@ TEST_CASE("spmv choice: the text of every choice is read back") {
                             "stream-128x2048+fp32+bf16", "cusparse", "Stream-128x2048", "products-256x2048", "merge-128x1024+bf16", "merge-128x2048", "merge-512x1024", "cusparse-alg1+fp32", "rows-32+columns16",
                             "stream-128x2048+rowmajor", "coo+panels1",
                             "bsr", "bsr-3x3", "bsr-3x-columns", "bsr-0x3-columns", "bsr-33x3-columns", "bsr-3x3-blocks", "bsr-4x2-blocks", "bsr-4x4-blocks+",
-                            "bsr-4x4-columns+fp32+rowmajor", "bsr-3x3-columns+columns16", "bell", "bell-3x3", "bell-16x8", "bell-16x16+fp32", "bell-16x16+rowmajor",
+                            "bsr-4x4-columns+fp32+rowmajor", "bsr-3x3-columns+columns16", "bsr-3x3-stream+rowmajor", "bsr-3x3-columns+fp32", "bsr-33x3-stream", "bell", "bell-3x3", "bell-16x8", "bell-16x16+fp32", "bell-16x16+rowmajor",
                             "dia-3", "dense+fp32", "cusparse-bsr", "cusparse-bsr-3x3-columns"}) {
         CAPTURE(bad);
         CHECK_THROWS_AS(parse_spmv_choice(bad), InputError);
     }
     CHECK(text(parse_format("sell")) == "sell-32-1024");
-    for (const char* words : {"hyb-q95+bf16", "bsr-3x3-columns+fp32", "bell-8x8", "dia", "dense"}) CHECK(text(parse_format(words)) == words);
+    for (const char* words : {"hyb-q95+bf16", "bsr-3x3-stream+fp32", "bell-8x8", "dia", "dense"}) CHECK(text(parse_format(words)) == words);
     for (const char* bad : {"", "csr", "stream-128x2048", "rows-4", "sell-33", "bsr", "cusparse-bsr-3x3"}) CHECK_THROWS_AS(parse_format(bad), InputError);
 }
 
@@ -102,7 +104,7 @@ TEST_CASE("spmv choice: which bits vary") {
     CHECK_FALSE(is_deterministic(parse_spmv_choice("hyb+atomic")));
     CHECK_FALSE(is_deterministic(parse_spmv_choice("coo+atomic")));
     CHECK_FALSE(is_deterministic(parse_spmv_choice("cusparse-bsr-3x3")));
-    for (const char* own : {"bsr-3x3-columns", "bsr-4x4-blocks", "bell-8x8", "dia", "dense"}) CHECK(is_deterministic(parse_spmv_choice(own)));
+    for (const char* own : {"bsr-3x3-stream", "bsr-3x3-columns", "bsr-4x4-blocks", "bell-8x8", "dia", "dense"}) CHECK(is_deterministic(parse_spmv_choice(own)));
 }
 
 namespace {
@@ -242,54 +244,36 @@ TEST_CASE("dispatch: what the row before gathered is near only where rows are sh
     CHECK(make_dispatch_key(profile, VectorType::fp64, 90).scattered == doctest::Approx(0.9));
 }
 
-TEST_CASE("dispatch: blocks are proposed where they save bytes over the narrowest CSR") {
-    // The candidate that is blocks; where there is none, the first.
-    const auto proposed = [](const DispatchKey& key, std::int64_t expected = 0) {
-        const std::vector<Candidate> candidates = spmv_candidates(key, expected);
-        for (const Candidate& c : candidates) {
-            if (c.choice.kernel == SpmvKernel::bsr) return text(c.choice);
-        }
-        return text(candidates.front().choice);
-    };
+TEST_CASE("dispatch: blocks are taken where they save bytes over the narrowest CSR") {
+    const auto taken = [](const DispatchKey& key, std::int64_t expected = 0) { return text(spmv_candidates(key, expected).front().choice); };
     DispatchKey key = fem_key(1);
-    CHECK(proposed(key) == "bsr-3x3-columns");
-    // Timed against CSR, which comes first: what is taken without timing.
-    CHECK(spmv_candidates(key, 0)[0].choice.kernel == SpmvKernel::stream);
-    CHECK(spmv_candidates(key, 0)[1].reason.find("3x3") != std::string::npos);
-    CHECK(proposed(key, kProductsForFormats) == "bsr-3x3-columns");
-    CHECK(proposed(key, kProductsForFormats - 1) == "stream-128x2048");
+    CHECK(taken(key) == "bsr-3x3-stream");
+    CHECK(spmv_candidates(key, 0)[0].reason.find("3x3") != std::string::npos);
+    CHECK(spmv_candidates(key, 0)[1].choice.kernel == SpmvKernel::stream);  // timed beside them
+    CHECK(taken(key, kProductsForFormats) == "bsr-3x3-stream");
+    CHECK(taken(key, kProductsForFormats - 1) == "stream-128x2048");
     // 8.44 bytes a place against 12 an entry: 1.42 places an entry would be as many bytes, 1.30 are 8 % less.
-    CHECK(proposed(fem_key(1 / 1.25)) == "bsr-3x3-columns");
-    CHECK(proposed(fem_key(1 / 1.35)) == "stream-128x2048");
+    CHECK(taken(fem_key(1 / 1.25)) == "bsr-3x3-stream");
+    CHECK(taken(fem_key(1 / 1.35)) == "stream-128x2048");
     // Against 10 bytes, with 16-bit columns, only nearly full blocks pay.
     key.narrow = 1;
-    CHECK(proposed(key) == "bsr-3x3-columns");
+    CHECK(taken(key) == "bsr-3x3-stream");
     key.block_fill = 0.9;
-    CHECK(proposed(key) == "stream-128x2048+columns16");
+    CHECK(taken(key) == "stream-128x2048+columns16");
     // fp32: 4.44 against 8.
     key.type = VectorType::fp32;
     key.narrow = 0;
     key.block_fill = 0.7;
-    CHECK(proposed(key) == "bsr-3x3-columns");
+    CHECK(taken(key) == "bsr-3x3-stream");
     // Values that bf16 holds are stored so in both.
     key.exact = ValueForm::bf16;
     key.block_fill = 1;
-    CHECK(proposed(key) == "bsr-3x3-columns+bf16");
+    CHECK(taken(key) == "bsr-3x3-stream+bf16");
     key = fem_key(1);
-    key.longest = 500000;  // one warp would have that row
-    CHECK(proposed(key) == "stream-128x2048");
+    key.longest = 500000;  // is cut
+    CHECK(taken(key) == "bsr-3x3-stream");
     key = fem_key(0);
-    CHECK(proposed(key) == "stream-128x2048");
-}
-
-TEST_CASE("dispatch: the mapping follows the shape of the blocks and the length of the rows") {
-    const auto of = [](int rows, int cols, double average) { return text(block_choice(rows, cols, average, ValueForm::as_vectors)); };
-    CHECK(of(3, 3, 81) == "bsr-3x3-columns");
-    CHECK(of(9, 3, 81) == "bsr-9x3-columns");
-    CHECK(of(4, 4, 81) == "bsr-4x4-blocks");
-    CHECK(of(4, 4, 12) == "bsr-4x4-columns");
-    CHECK(of(16, 16, 16) == "bsr-16x16-blocks");
-    CHECK(of(6, 6, 300) == "bsr-6x6-columns");
+    CHECK(taken(key) == "stream-128x2048");
 }
 
 TEST_CASE("dispatch: diagonals and dense storage") {
@@ -371,6 +355,100 @@ TEST_CASE("block plan: teams of lanes fit in a warp, whatever the block") {
     CHECK(cuda::block_unit_lanes(6, 6, BlockMapping::columns, BlockOrder::row_major, 8) == 6);
     CHECK(cuda::block_unit_lanes(4, 4, BlockMapping::blocks, BlockOrder::row_major, 4) == 4);
     CHECK(cuda::block_unit_lanes(32, 32, BlockMapping::blocks, BlockOrder::row_major, 8) == 32);
+}
+
+TEST_CASE("block plan: shapes of the mapping by items") {
+    for (int rows = 1; rows <= kLargestBlockSide; ++rows) {
+        for (int cols = 1; cols <= kLargestBlockSide; ++cols) {
+            for (int bytes : {2, 4, 8}) {
+                const cuda::BlockStreamShape shape = cuda::block_stream_shape(rows, cols, bytes);
+                REQUIRE(shape.block_rows == rows);
+                REQUIRE(shape.packs() * shape.pack == rows);
+                const bool known = shape.beside == 1 || shape.beside == shape.packs();
+                REQUIRE(known);
+                REQUIRE(shape.beside << shape.largest_team() <= 32);  // the threads of a block row's teams lie in a warp
+                // Packs are loaded whole from places that are multiples of them.
+                if (shape.pack * bytes % 16 == 0 || shape.pack * bytes % 8 == 0) REQUIRE(rows * cols % shape.pack == 0);
+                REQUIRE(cuda::block_stream_capacity(rows, cols, bytes) >= 1);
+                REQUIRE(cuda::block_stream_capacity(rows, cols, bytes) <= 65535);
+            }
+        }
+    }
+    CHECK(cuda::block_stream_shape(3, 3, 8).pack == 3);
+    CHECK(cuda::block_stream_shape(6, 6, 8).pack == 2);
+    CHECK(cuda::block_stream_shape(8, 8, 8).beside == 4);
+    CHECK(cuda::block_stream_shape(10, 10, 8).pack == 1);  // the general kernel
+}
+
+TEST_CASE("block plan: items cover every block once, in order, and long block rows are cut") {
+    std::vector<std::int64_t> offsets{0};
+    for (std::int64_t row = 0; row < 500; ++row) offsets.push_back(offsets.back() + (row % 9 == 4 ? 0 : row == 77 ? 1000 : row == 499 ? 40 : row % 30));
+    const std::int64_t count = static_cast<std::int64_t>(offsets.size()) - 1;
+    for (const auto& [rows, cols] : {std::pair{3, 3}, {6, 6}, {2, 3}, {1, 1}, {16, 16}, {10, 4}}) {
+        const cuda::BlockStreamShape shape = cuda::block_stream_shape(rows, cols, 8);
+        for (std::int64_t capacity : {1, 7, 64, 215, 4000}) {
+            CAPTURE(rows);
+            CAPTURE(capacity);
+            const std::int64_t matrix_rows = count * rows - (rows > 1 ? 1 : 0);
+            const cuda::BlockPlan plan = cuda::make_block_plan(matrix_rows, count, offsets.data(), shape, capacity);
+            std::int64_t block = 0, row = 0, sums = 0;
+            for (const cuda::BlockItem& item : plan.items) {
+                REQUIRE(item.begin == block);
+                REQUIRE(item.count <= capacity);
+                REQUIRE(item.team <= shape.largest_team());
+                REQUIRE(item.first_row == row);
+                if (item.pieces > 0) {
+                    const std::int64_t last = offsets[static_cast<std::size_t>(row) + 1];
+                    REQUIRE(item.rows == 1);
+                    REQUIRE(offsets[static_cast<std::size_t>(row) + 1] - offsets[static_cast<std::size_t>(row)] > capacity);
+                    REQUIRE(item.piece >= sums);
+                    if (item.begin + item.count == last) {
+                        sums += std::int64_t{item.pieces} * rows;
+                        REQUIRE(item.piece + (rows - 1) * item.pieces == sums - 1);  // the last row's last piece
+                        ++row;
+                    }
+                } else {
+                    for (int r = 0; r < item.rows; ++r, ++row) {
+                        REQUIRE(plan.starts[static_cast<std::size_t>(row)] == offsets[static_cast<std::size_t>(row)] - item.begin);
+                    }
+                    REQUIRE(item.begin + item.count == offsets[static_cast<std::size_t>(row)]);
+                }
+                block += item.count;
+            }
+            CHECK(row == count);
+            CHECK(block == offsets.back());
+            CHECK(plan.piece_sums == sums);
+            std::int64_t cut = 0;
+            for (std::int64_t r = 0; r < matrix_rows; ++r) {
+                const std::size_t at = static_cast<std::size_t>(r / rows);
+                if (offsets[at + 1] - offsets[at] <= capacity) continue;
+                REQUIRE(plan.cut_rows[static_cast<std::size_t>(cut)].row == r);
+                REQUIRE(plan.cut_rows[static_cast<std::size_t>(cut)].count == (offsets[at + 1] - offsets[at] + capacity - 1) / capacity);
+                ++cut;
+            }
+            CHECK(cut == static_cast<std::int64_t>(plan.cut_rows.size()));
+        }
+    }
+}
+
+TEST_CASE("block plan: idle lanes follow from the mapping") {
+    // Block rows of 27 blocks of 3x3. By columns: 10 columns of 3 lanes, 81 columns in 9 steps of 32 lanes.
+    std::vector<std::int64_t> offsets;
+    for (std::int64_t row = 0; row <= 960; ++row) offsets.push_back(27 * row);
+    const cuda::LaneSteps columns = cuda::direct_lane_steps(960, offsets.data(), 3, 10, 3);
+    CHECK(columns.idle() == doctest::Approx(1 - 81.0 * 3 / (9 * 32)));
+    // By items: 7 block rows of 8 threads each, a thread with all three rows of up to 4 blocks: a warp and three quarters of one.
+    const cuda::BlockStreamShape shape = cuda::block_stream_shape(3, 3, 8);
+    const cuda::BlockPlan plan = cuda::make_block_plan(2880, 960, offsets.data(), shape, 7 * 27);
+    CHECK(plan.items.front().rows == 7);
+    CHECK(plan.items.front().team == 3);
+    const cuda::LaneSteps items = cuda::stream_lane_steps(plan, shape);
+    CHECK(items.idle() == doctest::Approx(1 - 27.0 * 7 / (2 * 4 * 32)).epsilon(0.01));
+    // Full warps of one block a thread: none idle.
+    for (std::size_t row = 0; row < offsets.size(); ++row) offsets[row] = static_cast<std::int64_t>(row);
+    CHECK(cuda::direct_lane_steps(960, offsets.data(), 4, 8, 1).idle() == 0);
+    CHECK(cuda::direct_lane_steps(0, offsets.data(), 4, 8, 1).idle() == 0);
+    CHECK(cuda::stream_lane_steps(cuda::make_block_plan(2880, 960, offsets.data(), shape, 64), shape).idle() == 0);
 }
 
 TEST_CASE("dispatch: what moves the fewest bytes is the first guess, SELL is timed against it and CSR") {

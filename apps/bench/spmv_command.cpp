@@ -37,6 +37,7 @@ struct SpmvOptions {
     std::string kernels = "usual";
     std::vector<SpmvChoice> formats;  // measured beside the kernels
     bool all_formats = false;         // these, and those that suit the matrix
+    bool block_mappings = false;      // blocks of the size that suits the matrix, by every mapping
     int repeats = 15;
     int warm_up = 3;
     std::string json;
@@ -57,16 +58,17 @@ std::string spmv_help() {
            "  --direction D         a, at or both [both]\n"
            "  --kernels LIST        usual, all (every kernel there is), or names with commas, as auto, own-wide, stream-128x1024,\n"
            "                        rows-8, bsr-3x3-columns, cusparse-alg1, cusparse-bsr-3x3 [usual]\n"
-           "  --format LIST         also these formats, on the GPU and on the CPU: all (those that the matrix suits), or names\n"
-           "                        with commas, as sell, sell-32, ell, hyb, hyb-q95, coo, bsr-3x3-columns,\n"
-           "                        bsr-4x4-blocks, bell-16x16, dia, dense [none]\n"
+           "  --format LIST         also these formats, on the GPU and on the CPU: all (those that the matrix suits), blocks (of\n"
+           "                        the size that it fills best, by every mapping), or names with commas, as sell, sell-32,\n"
+           "                        ell, hyb, hyb-q95, coo, bsr-3x3-stream, bsr-4x4-blocks, bell-16x16, dia, dense [none]\n"
            "  --repeat N            timed products [15]\n"
            "  --warm-up N           products before them [3]\n"
            "  --json FILE           the report as JSON; - is standard output, the text goes to standard error then\n"
            "  -q, --quiet           no text\n"
            "  -h, --help            this text\n\n"
            "columns: GB/s by the least bytes of CSR with 32-bit columns (values, columns, offsets, x once, y twice); copy: the\n"
-           "share of the copy bandwidth measured in the same run; sectors: of the bound by random 32-byte sectors of x;\n"
+           "share of the copy bandwidth measured in the same run; own: that share by the bytes of the kernel's own arrays, x\n"
+           "once and y twice; idle: lanes without a block while their warp works; sectors: of the bound by random 32-byte sectors of x;\n"
            "call: of one product in a row of products, by the host's clock; set-up: choice, plan and conversion; +1/1000: a\n"
            "product with its part of the set-up when a thousand are made; error: in units of the rounding bound of its row;\n"
            "bits: whether five products gave the same ones.\n";
@@ -87,8 +89,10 @@ SpmvOptions spmv_options(const boost::program_options::variables_map& given) {
     if (given.contains("format")) {
         const std::string text = given["format"].as<std::string>();
         options.all_formats = text == "all";
+        options.block_mappings = text == "blocks";
+        const std::string names = options.all_formats ? "sell-32,sell-32-1024,ell,hyb,hyb-q95,coo" : options.block_mappings ? "" : text;
         try {
-            for (const std::string& name : split(options.all_formats ? "sell-32,sell-32-1024,ell,hyb,hyb-q95,coo" : text)) options.formats.push_back(parse_format(name));
+            for (const std::string& name : split(names)) options.formats.push_back(parse_format(name));
         } catch (const InputError& error) {
             throw UsageError(fmt::format("--format: {}", error.what()));
         }
@@ -152,19 +156,37 @@ std::vector<SpmvChoice> suited_formats(const OrientationProfile& profile, Precis
     std::vector<SpmvChoice> formats;
     const DispatchKey key = make_dispatch_key(profile, precision == Precision::fp64 ? VectorType::fp64 : VectorType::fp32, kArch);
     if (key.block_fill >= kNearlyFull) {
-        const SpmvChoice blocks = block_choice(key.block_rows, key.block_cols, key.average, ValueForm::as_vectors);
+        const SpmvChoice blocks = block_choice(key.block_rows, key.block_cols, ValueForm::as_vectors);
         formats.push_back(blocks);
         // Blocked-ELL fills all block rows up to the longest.
         const bool even = key.average >= kNearlyFull * static_cast<double>(key.longest);
-        if (even && blocks.mapping == BlockMapping::blocks) formats.push_back(parse_format(fmt::format("bell-{}x{}", key.block_rows, key.block_cols)));
+        if (even && is_power_square(blocks)) formats.push_back(parse_format(fmt::format("bell-{}x{}", key.block_rows, key.block_cols)));
     }
     if (key.diagonals > 0 && key.diagonals <= kDiagonalCap && profile.diagonal_fill >= kNearlyFull) formats.push_back(parse_format("dia"));
     if (key.nnz > 0 && key.average >= kNearlyFull * static_cast<double>(key.cols)) formats.push_back(parse_format("dense"));
     return formats;
 }
 
+// Blocks of the size that needs the fewest bytes, by every mapping and in either order.
+std::vector<SpmvChoice> block_mappings(const OrientationProfile& profile, Precision precision) {
+    constexpr int kArch = 90;
+    const DispatchKey key = make_dispatch_key(profile, precision == Precision::fp64 ? VectorType::fp64 : VectorType::fp32, kArch);
+    if (!(key.block_fill > 0)) return {};
+    std::vector<SpmvChoice> formats{block_choice(key.block_rows, key.block_cols, ValueForm::as_vectors)};
+    for (const BlockMapping mapping : {BlockMapping::columns, BlockMapping::blocks}) {
+        for (const BlockOrder order : {BlockOrder::column_major, BlockOrder::row_major}) {
+            SpmvChoice direct = formats.front();
+            direct.mapping = mapping;
+            direct.order = order;
+            if (mapping == BlockMapping::columns || is_power_square(direct)) formats.push_back(direct);
+        }
+    }
+    return formats;
+}
+
 std::vector<SpmvChoice> formats_of(const SpmvOptions& options, const OrientationProfile& profile, Precision precision) {
     std::vector<SpmvChoice> formats = options.formats;
+    if (options.block_mappings) formats = block_mappings(profile, precision);
     if (options.all_formats) {
         for (const SpmvChoice& format : suited_formats(profile, precision)) formats.push_back(format);
     }
@@ -177,6 +199,9 @@ void add_formats(std::vector<ProductRequest>& requests, const SpmvOptions& optio
         if (std::none_of(requests.begin(), requests.end(), [&](const ProductRequest& r) { return r.kernel == kernel; })) requests.push_back(request(kernel));
     };
     for (const SpmvChoice& format : formats_of(options, profile, precision)) add(format);
+    if (options.block_mappings) {
+        for (const SpmvChoice& format : block_mappings(profile, precision)) add(parse_spmv_choice(fmt::format("cusparse-bsr-{}x{}", format.block_rows, format.block_cols)));
+    }
     if (options.kernels != "usual" && options.kernels != "all") return;
     for (const SpmvChoice& format : suited_formats(profile, precision)) {
         add(format);

@@ -18,6 +18,12 @@ ProductWidths widths(Precision precision) { return precision == Precision::fp64 
 
 double least_bytes(const SpmvTable& table) { return csr_bytes(table.profile, widths(table.precision)).total(); }
 
+// By the bytes of the kernel's own arrays, x once and y twice.
+double own_share_of_copy(const SpmvReport& report, const SpmvTable& table, const ProductMeasurement& row) {
+    const auto elements = static_cast<double>(table.profile.cols + 2 * table.profile.rows);
+    return (static_cast<double>(row.bytes) + widths(table.precision).vector_bytes * elements) / row.seconds / report.copy_bytes_per_second;
+}
+
 double sector_seconds(const SpmvReport& report, const SpmvTable& table) {
     return report.sector_bound ? h200_sector_seconds(table.profile, widths(table.precision).vector_bytes) : 0;
 }
@@ -32,9 +38,10 @@ double best_other(const SpmvReport& report, const SpmvTable& table) {
     return best;
 }
 
-// The fastest of all kernels that were asked for by name and add in a fixed order; 0: fewer than make a sweep.
-double best_of_sweep(const SpmvTable& table) {
+// The fastest of all kernels of the GPU that were asked for by name and add in a fixed order; 0: fewer than make a sweep.
+double best_of_sweep(const SpmvReport& report, const SpmvTable& table) {
     constexpr int kSweep = 8;
+    if (report.comparison != "cusparse") return 0;
     double best = 0;
     int kernels = 0;
     for (const ProductMeasurement& row : table.rows) {
@@ -71,17 +78,18 @@ std::string spmv_table_text(const SpmvReport& report, const SpmvTable& table) {
         p.rows > 0 && p.cols > 0 ? static_cast<double>(p.nnz) / static_cast<double>(p.rows) / static_cast<double>(p.cols) : 0.0, p.average, p.p95, p.longest,
         name(table.precision), p.nnz > 0x7fffffff ? 64 : 32, p.sorted_columns ? "sorted" : "unsorted", bytes_text(bytes),
         time_text(bytes / report.copy_bytes_per_second), sectors > 0 ? fmt::format(", {} by sectors of x", time_text(sectors)) : std::string());
-    text += fmt::format("  {:<12} {:<32} {:>9} {:>15} {:>7} {:>6} {:>8} {:>8} {:>9} {:>9} {:>9} {:>6} {:>6} {:>8}\n", "", "kernel", "ms", "least-most",
-                        "GB/s", "copy", "sectors", "GFLOP/s", "call ms", "set-up ms", "+1/1000", "error", "bits",
+    text += fmt::format("  {:<12} {:<32} {:>9} {:>15} {:>7} {:>6} {:>6} {:>5} {:>8} {:>8} {:>9} {:>9} {:>9} {:>6} {:>6} {:>8}\n", "", "kernel", "ms",
+                        "least-most", "GB/s", "copy", "own", "idle", "sectors", "GFLOP/s", "call ms", "set-up ms", "+1/1000", "error", "bits",
                         other > 0 ? "vs " + report.comparison : std::string());
     for (const ProductMeasurement& row : table.rows) {
         if (!row.failure.empty()) {
             text += fmt::format("  {:<12} {:<32} {}\n", row.label, row.kernel, row.failure);
             continue;
         }
-        text += fmt::format("  {:<12} {:<32} {:>9.4f} {:>15} {:>7.0f} {:>5.1f}% {:>8} {:>8.1f} {:>9.4f} {:>9.2f} {:>9.4f} {:>6.2f} {:>6} {:>8}\n", row.label,
+        text += fmt::format("  {:<12} {:<32} {:>9.4f} {:>15} {:>7.0f} {:>5.1f}% {:>5.1f}% {:>5} {:>8} {:>8.1f} {:>9.4f} {:>9.2f} {:>9.4f} {:>6.2f} {:>6} {:>8}\n", row.label,
                             row.kernel, 1e3 * row.seconds, fmt::format("{:.4f}-{:.4f}", 1e3 * row.least_seconds, 1e3 * row.most_seconds),
                             bytes / row.seconds * 1e-9, 100 * bytes / row.seconds / report.copy_bytes_per_second,
+                            100 * own_share_of_copy(report, table, row), row.idle_lanes ? fmt::format("{:.0f}%", 100 * *row.idle_lanes) : std::string("-"),
                             sectors > 0 ? fmt::format("{:.1f}%", 100 * sectors / row.seconds) : std::string("-"),
                             2e-9 * static_cast<double>(p.nnz) / row.seconds, 1e3 * row.call_seconds, 1e3 * row.setup_seconds,
                             1e3 * (row.seconds + row.setup_seconds / 1000), row.error, row.repeatable ? "same" : "vary",
@@ -116,7 +124,7 @@ std::string spmv_summary(const SpmvReport& report) {
     }
     int swept = 0, near_best = 0;
     for (const SpmvTable& table : report.tables) {
-        const double best = best_of_sweep(table);
+        const double best = best_of_sweep(report, table);
         const auto chosen = std::find_if(table.rows.begin(), table.rows.end(), [](const auto& row) { return row.label == "auto" && row.failure.empty(); });
         if (best == 0 || chosen == table.rows.end()) continue;
         ++swept;
@@ -170,9 +178,11 @@ std::string spmv_json(const SpmvReport& report) {
                               {"matrix_bytes", row.bytes},
                               {"bytes_per_second", bytes / row.seconds},
                               {"share_of_copy", bytes / row.seconds / report.copy_bytes_per_second},
+                              {"own_share_of_copy", own_share_of_copy(report, table, row)},
                               {"flops_per_second", 2 * static_cast<double>(p.nnz) / row.seconds},
                               {"error", row.error},
                               {"repeatable", row.repeatable}});
+                if (row.idle_lanes) entry["idle_lanes"] = *row.idle_lanes;
                 if (sectors > 0) entry["share_of_sector_bound"] = sectors / row.seconds;
                 if (other > 0) entry["against_" + report.comparison] = other / row.seconds;
                 for (const ProductDecision::Timing& candidate : row.decision.candidates) {

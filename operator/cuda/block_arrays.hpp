@@ -22,6 +22,10 @@ class BlockArrays {
     std::int64_t block_row_count() const { return block_row_count_; }
     std::int64_t block_count() const { return block_count_; }  // with those that Blocked-ELL fills up with
     const DeviceBuffer<std::int64_t>& offsets() const { return offsets_; }
+    // On the host, of Blocked-ELL too. Waits for the stream.
+    HostBuffer<std::int64_t> host_offsets(const CudaContext& context) const;
+    // For kernels that need them no more.
+    void forget_offsets() { offsets_ = {}; }
     DeviceBuffer<std::int32_t>& columns() { return columns_; }
     DeviceBuffer<V>& values() { return values_; }
     std::int64_t bytes() const;
@@ -37,7 +41,7 @@ class BlockArrays {
     std::int64_t block_count_ = 0;
     std::int64_t width_ = 0;  // Blocked-ELL
     DeviceBuffer<std::int64_t> offsets_;
-    DeviceBuffer<std::int32_t> columns_;
+    DeviceBuffer<std::int32_t> columns_;  // these two: readable up to the next multiple of 16 bytes
     DeviceBuffer<V> values_;
 };
 

@@ -1,5 +1,5 @@
 #include "operator/cuda/block_kernel.cuh"
 
 namespace lsmr::cuda {
-LSMR_INSTANTIATE_BLOCKS(float, float)
+LSMR_INSTANTIATE_BLOCKS(float)
 }  // namespace lsmr::cuda

@@ -1,4 +1,4 @@
-// The block kernels. One text for every stored type; the instantiations are in block_*.cu, one a pair of types.
+// The block kernels straight from global memory, for comparison and for Blocked-ELL; the instantiations are in block_f64.cu and block_f32.cu.
 //
 // A team of lanes has a block row, whose values lie side by side; several teams share a warp where block rows are short. Two mappings
 // (R. Eberhardt, M. Hoemmen, "Optimization of block sparse matrix-vector multiplication on shared-memory parallel architectures", IPDPS
@@ -7,7 +7,7 @@
 //   blocks   a team takes whole blocks at a time, a lane keeps its places in the block; sides that are powers of two
 // Each lane adds in the order of the block columns, then the lanes of a row are added in a fixed tree.
 //
-// Bytes: (sizeof(V) r c + 4) blocks + 8 block rows + x once + y twice.
+// Bytes: (sizeof(X) r c + 4) blocks + 8 block rows + x once + y twice.
 #pragma once
 
 #include <algorithm>
@@ -30,8 +30,8 @@ struct Extent {
     std::int64_t begin = 0;
     std::int64_t count = 0;
 };
-template <bool kUniform, class V>
-__device__ Extent extent_of(const BlockMatrix<V>& matrix, std::int64_t block_row, bool exists) {
+template <bool kUniform, class X>
+__device__ Extent extent_of(const BlockMatrix<X>& matrix, std::int64_t block_row, bool exists) {
     if (!exists) return {};
     if constexpr (kUniform) return {block_row * matrix.width, matrix.width};
     const std::int64_t begin = __ldg(matrix.offsets + block_row);
@@ -63,12 +63,12 @@ __device__ void load_block_columns(std::int32_t (&to)[kBatch], const std::int32_
 }
 
 // kRows = kCols = 0: the general kernel, whose block size is the matrix's.
-template <int kRows, int kCols, bool kRowMajor, class V, class X>
-__global__ void __launch_bounds__(kBlockThreads) block_columns_kernel(BlockMatrix<V> matrix, int groups, const X* a_pointer, const X* __restrict__ x,
+template <int kRows, int kCols, bool kRowMajor, class X>
+__global__ void __launch_bounds__(kBlockThreads) block_columns_kernel(BlockMatrix<X> matrix, int groups, const X* a_pointer, const X* __restrict__ x,
                                                                       const X* b_pointer, X* y, double* partials) {
-    constexpr int kPack = kRowMajor || kRows == 0 ? 1 : block_pack(kRows, sizeof(V));
+    constexpr int kPack = kRowMajor || kRows == 0 ? 1 : block_pack(kRows, sizeof(X));
     // 64 bytes of values in flight a lane, or what comes near; with nine, ten columns at a time take the 81 of a 27-point stencil at once.
-    constexpr int kBatch = kPack * sizeof(V) >= 16 ? 4 : 9;
+    constexpr int kBatch = kPack * sizeof(X) >= 16 ? 4 : 9;
     __shared__ double scratch[32];
     const X a = *a_pointer;
     const X b = *b_pointer;
@@ -113,10 +113,10 @@ __global__ void __launch_bounds__(kBlockThreads) block_columns_kernel(BlockMatri
 #pragma unroll
             for (int p = 0; p < kPack; ++p) old[p] = y_row + p < matrix.rows ? y[y_row + p] : X(0);
         }
-        const V* values = matrix.values + static_cast<std::size_t>(here.begin) * (static_cast<std::size_t>(block_rows) * block_cols);
+        const X* values = matrix.values + static_cast<std::size_t>(here.begin) * (static_cast<std::size_t>(block_rows) * block_cols);
         const std::uint32_t count = static_cast<std::uint32_t>(here.count) * block_cols;  // columns of the block row
         for (std::uint32_t k = start; k < count; k += kBatch * stride) {
-            V stored[kBatch][kPack];
+            X stored[kBatch][kPack];
             X gathered[kBatch];
 #pragma unroll
             for (int i = 0; i < kBatch; ++i) {
@@ -160,15 +160,15 @@ __global__ void __launch_bounds__(kBlockThreads) block_columns_kernel(BlockMatri
 }
 
 // kSide: of the blocks, a power of two up to 32. kUniform: Blocked-ELL, else BSR.
-template <int kSide, bool kRowMajor, bool kUniform, class V, class X>
-__global__ void __launch_bounds__(kBlockThreads) whole_blocks_kernel(BlockMatrix<V> matrix, int groups, const X* a_pointer, const X* __restrict__ x,
+template <int kSide, bool kRowMajor, bool kUniform, class X>
+__global__ void __launch_bounds__(kBlockThreads) whole_blocks_kernel(BlockMatrix<X> matrix, int groups, const X* a_pointer, const X* __restrict__ x,
                                                                      const X* b_pointer, X* y, double* partials) {
-    constexpr int kPack = block_pack(kSide, sizeof(V));
+    constexpr int kPack = block_pack(kSide, sizeof(X));
     constexpr int kPlaces = kSide * kSide;
     constexpr int kLanes = kPlaces / kPack < 32 ? kPlaces / kPack : 32;  // of a block
     constexpr int kPasses = kPlaces / kPack / kLanes;                    // places of a lane, in packs
     constexpr int kSums = kRowMajor ? kPasses : kPack;
-    constexpr int kInFlight = kPack * sizeof(V) >= 16 ? 4 : 8;
+    constexpr int kInFlight = kPack * sizeof(X) >= 16 ? 4 : 8;
     constexpr int kBatch = kPasses >= kInFlight ? 1 : kInFlight / kPasses;
     __shared__ double scratch[32];
     const X a = *a_pointer;
@@ -217,10 +217,10 @@ __global__ void __launch_bounds__(kBlockThreads) whole_blocks_kernel(BlockMatrix
                 old[s] = y_row < matrix.rows ? y[y_row] : X(0);
             }
         }
-        const V* values = matrix.values + here.begin * kPlaces + first_place;
+        const X* values = matrix.values + here.begin * kPlaces + first_place;
         const auto count = static_cast<std::uint32_t>(here.count);
         for (std::uint32_t k = start; k < count; k += kBatch * stride) {
-            V stored[kBatch][kPasses][kPack];
+            X stored[kBatch][kPasses][kPack];
             std::uint32_t x_first[kBatch];
 #pragma unroll
             for (int i = 0; i < kBatch; ++i) {
@@ -280,82 +280,81 @@ __global__ void __launch_bounds__(kBlockThreads) whole_blocks_kernel(BlockMatrix
     if (threadIdx.x == 0) partials[blockIdx.x] = total;
 }
 
-template <bool kRowMajor, class V, class X>
-BlockKernel<V, X> columns_kernel(int rows, int cols) {
+template <bool kRowMajor, class X>
+BlockKernel<X> columns_kernel(int rows, int cols) {
     if (rows == cols) {
         switch (rows) {
-            case 1: return block_columns_kernel<1, 1, kRowMajor, V, X>;
-            case 2: return block_columns_kernel<2, 2, kRowMajor, V, X>;
-            case 3: return block_columns_kernel<3, 3, kRowMajor, V, X>;
-            case 4: return block_columns_kernel<4, 4, kRowMajor, V, X>;
-            case 5: return block_columns_kernel<5, 5, kRowMajor, V, X>;
-            case 6: return block_columns_kernel<6, 6, kRowMajor, V, X>;
-            case 7: return block_columns_kernel<7, 7, kRowMajor, V, X>;
-            case 8: return block_columns_kernel<8, 8, kRowMajor, V, X>;
-            case 9: return block_columns_kernel<9, 9, kRowMajor, V, X>;
-            case 16: return block_columns_kernel<16, 16, kRowMajor, V, X>;
-            case 32: return block_columns_kernel<32, 32, kRowMajor, V, X>;
+            case 1: return block_columns_kernel<1, 1, kRowMajor, X>;
+            case 2: return block_columns_kernel<2, 2, kRowMajor, X>;
+            case 3: return block_columns_kernel<3, 3, kRowMajor, X>;
+            case 4: return block_columns_kernel<4, 4, kRowMajor, X>;
+            case 5: return block_columns_kernel<5, 5, kRowMajor, X>;
+            case 6: return block_columns_kernel<6, 6, kRowMajor, X>;
+            case 7: return block_columns_kernel<7, 7, kRowMajor, X>;
+            case 8: return block_columns_kernel<8, 8, kRowMajor, X>;
+            case 9: return block_columns_kernel<9, 9, kRowMajor, X>;
+            case 16: return block_columns_kernel<16, 16, kRowMajor, X>;
+            case 32: return block_columns_kernel<32, 32, kRowMajor, X>;
             default: break;
         }
     }
-    if (rows == 2 && cols == 3) return block_columns_kernel<2, 3, kRowMajor, V, X>;
-    if (rows == 3 && cols == 2) return block_columns_kernel<3, 2, kRowMajor, V, X>;
-    if (rows == 9 && cols == 3) return block_columns_kernel<9, 3, kRowMajor, V, X>;
-    if (rows == 3 && cols == 9) return block_columns_kernel<3, 9, kRowMajor, V, X>;
-    return block_columns_kernel<0, 0, kRowMajor, V, X>;
+    if (rows == 2 && cols == 3) return block_columns_kernel<2, 3, kRowMajor, X>;
+    if (rows == 3 && cols == 2) return block_columns_kernel<3, 2, kRowMajor, X>;
+    if (rows == 9 && cols == 3) return block_columns_kernel<9, 3, kRowMajor, X>;
+    if (rows == 3 && cols == 9) return block_columns_kernel<3, 9, kRowMajor, X>;
+    return block_columns_kernel<0, 0, kRowMajor, X>;
 }
 
-template <bool kRowMajor, bool kUniform, class V, class X>
-BlockKernel<V, X> blocks_kernel(int side) {
+template <bool kRowMajor, bool kUniform, class X>
+BlockKernel<X> blocks_kernel(int side) {
     switch (side) {
-        case 1: return whole_blocks_kernel<1, kRowMajor, kUniform, V, X>;
-        case 2: return whole_blocks_kernel<2, kRowMajor, kUniform, V, X>;
-        case 4: return whole_blocks_kernel<4, kRowMajor, kUniform, V, X>;
-        case 8: return whole_blocks_kernel<8, kRowMajor, kUniform, V, X>;
-        case 16: return whole_blocks_kernel<16, kRowMajor, kUniform, V, X>;
-        case 32: return whole_blocks_kernel<32, kRowMajor, kUniform, V, X>;
+        case 1: return whole_blocks_kernel<1, kRowMajor, kUniform, X>;
+        case 2: return whole_blocks_kernel<2, kRowMajor, kUniform, X>;
+        case 4: return whole_blocks_kernel<4, kRowMajor, kUniform, X>;
+        case 8: return whole_blocks_kernel<8, kRowMajor, kUniform, X>;
+        case 16: return whole_blocks_kernel<16, kRowMajor, kUniform, X>;
+        case 32: return whole_blocks_kernel<32, kRowMajor, kUniform, X>;
         default: return nullptr;
     }
 }
 
 }  // namespace
 
-template <class V, class X>
-BlockLaunch<V, X> choose_block_launch(const SpmvChoice& choice, std::int64_t block_row_count, double units, int multiprocessors) {
-    BlockLaunch<V, X> launch;
+template <class X>
+BlockLaunch<X> choose_block_launch(const SpmvChoice& choice, std::int64_t block_row_count, double units, int multiprocessors) {
+    BlockLaunch<X> launch;
     const int rows = choice.block_rows;
     const int cols = choice.block_cols;
     const bool by_rows = choice.order == BlockOrder::row_major;
     if (choice.kernel == SpmvKernel::bell) {
-        launch.kernel = by_rows ? blocks_kernel<true, true, V, X>(rows) : blocks_kernel<false, true, V, X>(rows);
+        launch.kernel = blocks_kernel<true, true, X>(rows);
     } else if (choice.mapping == BlockMapping::blocks) {
-        launch.kernel = by_rows ? blocks_kernel<true, false, V, X>(rows) : blocks_kernel<false, false, V, X>(rows);
+        launch.kernel = by_rows ? blocks_kernel<true, false, X>(rows) : blocks_kernel<false, false, X>(rows);
     } else {
-        launch.kernel = by_rows ? columns_kernel<true, V, X>(rows, cols) : columns_kernel<false, V, X>(rows, cols);
+        launch.kernel = by_rows ? columns_kernel<true, X>(rows, cols) : columns_kernel<false, X>(rows, cols);
     }
-    if (launch.kernel == nullptr) return launch;
     // The general kernel loads value by value.
     const bool general = choice.mapping == BlockMapping::columns && !has_block_kernel(rows, cols);
-    const int unit_lanes = general ? rows : block_unit_lanes(rows, cols, choice.mapping, choice.order, sizeof(V));
-    launch.groups = block_groups(unit_lanes, units, choice.mapping);
+    launch.unit_lanes = general ? rows : block_unit_lanes(rows, cols, choice.mapping, choice.order, sizeof(X));
+    launch.groups = block_groups(launch.unit_lanes, units, choice.mapping);
     // As many blocks as the device holds at once: more would wait, and leave an uneven last wave.
     int resident = 0;
     LSMR_CHECK(cudaOccupancyMaxActiveBlocksPerMultiprocessor(&resident, launch.kernel, kBlockThreads, 0));
-    const std::int64_t per_block = std::int64_t{kBlockWarps} * (32 / (unit_lanes * launch.groups));
+    const std::int64_t per_block = std::int64_t{kBlockWarps} * (32 / (launch.unit_lanes * launch.groups));
     const std::int64_t most = std::min<std::int64_t>(std::int64_t{resident} * multiprocessors, kMaxPartials);
     launch.blocks = static_cast<int>(std::clamp<std::int64_t>((block_row_count + per_block - 1) / per_block, 1, most));
     return launch;
 }
 
-template <class V, class X>
-void launch_blocks(const BlockLaunch<V, X>& launch, const BlockMatrix<V>& matrix, Scalar<X> a, const X* x, Scalar<X> b, X* y, double* partials,
+template <class X>
+void launch_blocks(const BlockLaunch<X>& launch, const BlockMatrix<X>& matrix, Scalar<X> a, const X* x, Scalar<X> b, X* y, double* partials,
                    cudaStream_t stream) {
     launch.kernel<<<static_cast<unsigned>(launch.blocks), kBlockThreads, 0, stream>>>(matrix, launch.groups, a.narrow, x, b.narrow, y, partials);
     LSMR_CHECK(cudaGetLastError());
 }
 
-#define LSMR_INSTANTIATE_BLOCKS(V, X)                                                                                                       \
-    template BlockLaunch<V, X> choose_block_launch<V, X>(const SpmvChoice&, std::int64_t, double, int);                                    \
-    template void launch_blocks<V, X>(const BlockLaunch<V, X>&, const BlockMatrix<V>&, Scalar<X>, const X*, Scalar<X>, X*, double*, cudaStream_t);
+#define LSMR_INSTANTIATE_BLOCKS(X)                                                                                              \
+    template BlockLaunch<X> choose_block_launch<X>(const SpmvChoice&, std::int64_t, double, int);                              \
+    template void launch_blocks<X>(const BlockLaunch<X>&, const BlockMatrix<X>&, Scalar<X>, const X*, Scalar<X>, X*, double*, cudaStream_t);
 
 }  // namespace lsmr::cuda

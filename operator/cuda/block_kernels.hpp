@@ -27,23 +27,24 @@ struct BlockMatrix {
     const V* values = nullptr;              // block after block, each by columns or by rows
 };
 
-template <class V, class X>
-using BlockKernel = void (*)(BlockMatrix<V> matrix, int groups, const X* a, const X* x, const X* b, X* y, double* partials);
+template <class X>
+using BlockKernel = void (*)(BlockMatrix<X> matrix, int groups, const X* a, const X* x, const X* b, X* y, double* partials);
 
-// groups: columns or blocks that a team of lanes takes at a time (block_plan.hpp).
-template <class V, class X>
+// By columns or by blocks. groups: columns or blocks that a team of lanes takes at a time (block_plan.hpp).
+template <class X>
 struct BlockLaunch {
-    BlockKernel<V, X> kernel = nullptr;  // null: there is none for this choice
+    BlockKernel<X> kernel = nullptr;
+    int unit_lanes = 1;  // of a column, or a block
     int groups = 1;
     int blocks = 1;
 };
 // choice: bsr or bell. units: columns (mapping by columns) or blocks of a block row, on average.
-template <class V, class X>
-BlockLaunch<V, X> choose_block_launch(const SpmvChoice& choice, std::int64_t block_row_count, double units, int multiprocessors);
+template <class X>
+BlockLaunch<X> choose_block_launch(const SpmvChoice& choice, std::int64_t block_row_count, double units, int multiprocessors);
 
 // b = 0: y is not read. partials: null, or launch.blocks values, which get partial sums of ||y||^2.
-template <class V, class X>
-void launch_blocks(const BlockLaunch<V, X>& launch, const BlockMatrix<V>& matrix, Scalar<X> a, const X* x, Scalar<X> b, X* y, double* partials,
+template <class X>
+void launch_blocks(const BlockLaunch<X>& launch, const BlockMatrix<X>& matrix, Scalar<X> a, const X* x, Scalar<X> b, X* y, double* partials,
                    cudaStream_t stream);
 
 // counts[i + 1] <- blocks of block row i that hold an entry, counts[0] <- 0. *unsorted <- 1 where the columns of a row do not ascend, else it

@@ -3,53 +3,132 @@
 
 #include <algorithm>
 #include <type_traits>
+#include <vector>
 
 #include "operator/cuda/block_arrays.hpp"
 #include "operator/cuda/block_plan.hpp"
+#include "operator/cuda/block_stream_kernels.hpp"
 #include "operator/cuda/csr_product.hpp"
 
 namespace lsmr::cuda {
 namespace {
 
+// How full the blocks are and the lanes are, of BSR and Blocked-ELL by any mapping.
 template <class V, class T>
+std::string block_words(const SpmvChoice& choice, std::int64_t nnz, std::int64_t blocks, double idle, const std::string& how) {
+    const double places = static_cast<double>(blocks) * choice.block_rows * choice.block_cols;
+    std::string words = fmt::format("{} blocks, {:.1f} % of their places hold entries, {}, {:.0f} % of the lanes idle", blocks,
+                                    places > 0 ? 100.0 * static_cast<double>(nnz) / places : 100.0, how, 100 * idle);
+    if (choice.mapping != BlockMapping::blocks && !has_block_kernel(choice.block_rows, choice.block_cols)) {
+        words += ", by the general kernel: there is none of this size";
+    }
+    if (std::is_same_v<V, Bf16>) words += ", values in bf16";
+    else if (!std::is_same_v<V, T>) words += ", values in fp32";
+    return words;
+}
+
+// By columns or by blocks, straight from global memory.
+template <class T>
 class BlockProduct final : public CsrProduct<T> {
   public:
     BlockProduct(const DeviceCsr<T>& a, const SpmvChoice& choice, const CudaContext& context)
         : choice_(choice), nnz_(a.nnz), arrays_(a, choice, EmptyPlaces::marked, context) {
         matrix_ = arrays_.matrix(a);
         const double blocks_per_row = matrix_.block_row_count > 0 ? static_cast<double>(arrays_.block_count()) / static_cast<double>(matrix_.block_row_count) : 0;
-        const bool by_columns = choice.mapping == BlockMapping::columns;
-        launch_ = choose_block_launch<V, T>(choice, matrix_.block_row_count, by_columns ? blocks_per_row * choice.block_cols : blocks_per_row,
-                                            context.multiprocessors());
-        if (launch_.kernel == nullptr) throw InputError(fmt::format("there is no kernel {} for these types of values and vectors", text(choice)));
+        const int units = choice.mapping == BlockMapping::columns ? choice.block_cols : 1;
+        launch_ = choose_block_launch<T>(choice, matrix_.block_row_count, blocks_per_row * units, context.multiprocessors());
+        const HostBuffer<std::int64_t> offsets = arrays_.host_offsets(context);
+        idle_ = direct_lane_steps(matrix_.block_row_count, offsets.data(), launch_.unit_lanes, launch_.groups, units).idle();
     }
 
     std::unique_ptr<ProductScratch> make_scratch(const CudaContext& context) const override { return std::make_unique<NoScratch>(context); }
     void run(Scalar<T> a, const T* x, Scalar<T> b, T* y, double* partials, ProductScratch& scratch) const override {
-        launch_blocks<V, T>(launch_, matrix_, a, x, b, y, partials, static_cast<NoScratch&>(scratch).context.stream());
+        launch_blocks<T>(launch_, matrix_, a, x, b, y, partials, static_cast<NoScratch&>(scratch).context.stream());
     }
     std::int32_t partials() const override { return launch_.blocks; }
     std::int64_t bytes() const override { return arrays_.bytes(); }
+    std::optional<double> idle_lanes() const override { return idle_; }
     std::string words() const override {
-        const double places = static_cast<double>(arrays_.block_count()) * choice_.block_rows * choice_.block_cols;
-        std::string words = fmt::format("{} blocks, {:.1f} % of their places hold entries", arrays_.block_count(),
-                                        places > 0 ? 100.0 * static_cast<double>(nnz_) / places : 100.0);
-        words += choice_.mapping == BlockMapping::columns ? fmt::format(", {} columns at a time", launch_.groups)
-                                                          : fmt::format(", {} at a time", launch_.groups);
-        if (choice_.mapping == BlockMapping::columns && !has_block_kernel(choice_.block_rows, choice_.block_cols)) {
-            words += ", by the general kernel: there is none of this size";
-        }
-        if (std::is_same_v<V, Bf16>) words += ", values in bf16";
-        else if (!std::is_same_v<V, T>) words += ", values in fp32";
-        return words;
+        const char* units = choice_.mapping == BlockMapping::columns ? "columns " : "";
+        return block_words<T, T>(choice_, nnz_, arrays_.block_count(), idle_, fmt::format("{} {}at a time", launch_.groups, units));
+    }
+
+  private:
+    SpmvChoice choice_;
+    std::int64_t nnz_;
+    BlockArrays<T> arrays_;
+    BlockMatrix<T> matrix_;
+    BlockLaunch<T> launch_;
+    double idle_ = 0;
+};
+
+template <class E>
+DeviceBuffer<E> sent(const std::vector<E>& list, const CudaContext& context) {
+    DeviceBuffer<E> buffer(context, static_cast<std::int64_t>(list.size()));
+    if (!list.empty()) LSMR_CHECK(cudaMemcpyAsync(buffer.data(), list.data(), list.size() * sizeof(E), cudaMemcpyHostToDevice, context.stream()));
+    return buffer;
+}
+
+struct BlockStreamScratch final : ProductScratch {
+    BlockStreamScratch(const CudaContext& of, std::int64_t sums) : context(of), piece_sums(of, sums) {}
+    const CudaContext& context;
+    DeviceBuffer<double> piece_sums;
+};
+
+// By items, through shared memory.
+template <class V, class T>
+class BlockStreamProduct final : public CsrProduct<T> {
+  public:
+    BlockStreamProduct(const DeviceCsr<T>& a, const SpmvChoice& choice, const CudaContext& context)
+        : choice_(choice), nnz_(a.nnz), arrays_(a, choice, EmptyPlaces::marked, context) {
+        const BlockStreamShape shape = block_stream_shape(choice.block_rows, choice.block_cols, sizeof(V));
+        matrix_.blocks = arrays_.matrix(a);
+        matrix_.capacity = static_cast<std::int32_t>(block_stream_capacity(choice.block_rows, choice.block_cols, sizeof(V)));
+        const HostBuffer<std::int64_t> offsets = arrays_.host_offsets(context);
+        const BlockPlan plan = make_block_plan(a.rows, matrix_.blocks.block_row_count, offsets.data(), shape, matrix_.capacity);
+        arrays_.forget_offsets();
+        matrix_.blocks.offsets = nullptr;
+        piece_sums_ = plan.piece_sums;
+        idle_ = stream_lane_steps(plan, shape).idle();
+        items_ = sent(plan.items, context);
+        starts_ = sent(plan.starts, context);
+        cut_rows_ = sent(plan.cut_rows, context);
+        context.synchronize();  // the lists on the host go
+        matrix_.items = items_.data();
+        matrix_.item_count = static_cast<std::int32_t>(items_.size());
+        matrix_.starts = starts_.data();
+        matrix_.cut_rows = cut_rows_.data();
+        matrix_.cut_row_count = static_cast<std::int32_t>(cut_rows_.size());
+        launch_ = choose_block_stream_launch<V, T>(matrix_, context.multiprocessors());
+    }
+
+    std::unique_ptr<ProductScratch> make_scratch(const CudaContext& context) const override {
+        return std::make_unique<BlockStreamScratch>(context, piece_sums_);
+    }
+    void run(Scalar<T> a, const T* x, Scalar<T> b, T* y, double* partials, ProductScratch& scratch) const override {
+        auto& mine = static_cast<BlockStreamScratch&>(scratch);
+        launch_block_stream<V, T>(launch_, matrix_, mine.piece_sums.data(), a, x, b, y, partials, mine.context.stream());
+    }
+    std::int32_t partials() const override { return launch_.partials(); }
+    std::int64_t bytes() const override { return arrays_.bytes() + items_.bytes() + starts_.bytes() + cut_rows_.bytes(); }
+    std::optional<double> idle_lanes() const override { return idle_; }
+    std::string words() const override {
+        std::string how = fmt::format("{} items", matrix_.item_count);
+        if (matrix_.cut_row_count > 0) how += fmt::format(", {} rows cut", matrix_.cut_row_count);
+        return block_words<V, T>(choice_, nnz_, arrays_.block_count(), idle_, how);
     }
 
   private:
     SpmvChoice choice_;
     std::int64_t nnz_;
     BlockArrays<V> arrays_;
-    BlockMatrix<V> matrix_;
-    BlockLaunch<V, T> launch_;
+    BlockStream<V> matrix_;
+    DeviceBuffer<BlockItem> items_;
+    DeviceBuffer<std::uint16_t> starts_;
+    DeviceBuffer<CutRow> cut_rows_;
+    BlockStreamLaunch<V, T> launch_;
+    std::int64_t piece_sums_ = 0;
+    double idle_ = 0;
 };
 
 }  // namespace
@@ -69,9 +148,7 @@ BlockArrays<V>::BlockArrays(const DeviceCsr<T>& a, const SpmvChoice& choice, Emp
     int host_unsorted = 0;
     LSMR_CHECK(cudaMemcpyAsync(&host_unsorted, unsorted.data(), sizeof(int), cudaMemcpyDeviceToHost, stream));
     if (uniform) {
-        HostBuffer<std::int64_t> counts(block_row_count_ + 1);
-        LSMR_CHECK(cudaMemcpyAsync(counts.data(), offsets_.data(), static_cast<std::size_t>(counts.bytes()), cudaMemcpyDeviceToHost, stream));
-        context.synchronize();
+        const HostBuffer<std::int64_t> counts = host_offsets(context);
         width_ = *std::max_element(counts.begin(), counts.end());
         block_count_ = width_ * block_row_count_;
         offsets_ = {};
@@ -83,13 +160,26 @@ BlockArrays<V>::BlockArrays(const DeviceCsr<T>& a, const SpmvChoice& choice, Emp
         context.synchronize();
     }
     if (host_unsorted != 0) throw InputError(fmt::format("{} needs rows whose columns ascend; those of this matrix do not", text(choice)));
-    columns_ = DeviceBuffer<std::int32_t>(context, block_count_);
-    values_ = DeviceBuffer<V>(context, block_count_ * block_rows_ * block_cols_);
+    const auto whole_groups = [](std::int64_t count, std::int64_t bytes) { return (count + 16 / bytes - 1) / (16 / bytes) * (16 / bytes); };
+    columns_ = DeviceBuffer<std::int32_t>(context, whole_groups(block_count_, sizeof(std::int32_t)));
+    values_ = DeviceBuffer<V>(context, whole_groups(block_count_ * block_rows_ * block_cols_, sizeof(V)));
     if (block_count_ == 0) return;
     a.with_offsets([&](const auto* device) {
         launch_fill_blocks(a.rows, block_rows_, block_cols_, choice.order, empty, device, a.columns->data(), a.values->data(), offsets_.data(), width_,
                            columns_.data(), values_.data(), stream);
     });
+}
+
+template <class V>
+HostBuffer<std::int64_t> BlockArrays<V>::host_offsets(const CudaContext& context) const {
+    HostBuffer<std::int64_t> host(block_row_count_ + 1);
+    if (offsets_.size() > 0) {
+        LSMR_CHECK(cudaMemcpyAsync(host.data(), offsets_.data(), static_cast<std::size_t>(host.bytes()), cudaMemcpyDeviceToHost, context.stream()));
+        context.synchronize();
+    } else {
+        for (std::int64_t row = 0; row <= block_row_count_; ++row) host[row] = row * width_;
+    }
+    return host;
 }
 
 template <class V>
@@ -99,9 +189,10 @@ std::int64_t BlockArrays<V>::bytes() const {
 
 template <class T>
 std::unique_ptr<CsrProduct<T>> make_block_product(const DeviceCsr<T>& a, const SpmvChoice& choice, const CudaContext& context) {
-    if (choice.values == ValueForm::bf16) return std::make_unique<BlockProduct<Bf16, T>>(a, choice, context);
-    if (choice.values == ValueForm::fp32) return std::make_unique<BlockProduct<float, T>>(a, choice, context);
-    return std::make_unique<BlockProduct<T, T>>(a, choice, context);
+    if (choice.mapping != BlockMapping::stream) return std::make_unique<BlockProduct<T>>(a, choice, context);
+    if (choice.values == ValueForm::bf16) return std::make_unique<BlockStreamProduct<Bf16, T>>(a, choice, context);
+    if (choice.values == ValueForm::fp32) return std::make_unique<BlockStreamProduct<float, T>>(a, choice, context);
+    return std::make_unique<BlockStreamProduct<T, T>>(a, choice, context);
 }
 
 #define LSMR_INSTANTIATE(V, T) template BlockArrays<V>::BlockArrays(const DeviceCsr<T>&, const SpmvChoice&, EmptyPlaces, const CudaContext&);

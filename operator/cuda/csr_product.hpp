@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <limits>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "memory/device_buffer.hpp"
@@ -73,6 +74,8 @@ class CsrProduct {
     virtual std::int32_t partials() const = 0;
     virtual std::int64_t bytes() const = 0;  // of the arrays it holds
     virtual std::string words() const = 0;   // what it does, for people
+    // Share of the lanes that have no block while their warp works, where the kernel deals blocks to lanes.
+    virtual std::optional<double> idle_lanes() const { return std::nullopt; }
 };
 
 // longest_row: an upper bound of the entries of a row.

@@ -1,17 +1,23 @@
 // Rows whose sums were left in pieces: the second step of products that cut rows.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 
 #include "operator/cuda/block_sum.cuh"
 #include "operator/cuda/dependent_launch.cuh"
 #include "operator/cuda/stream_plan.hpp"
+#include "operator/linear_operator.hpp"
 
 namespace lsmr::cuda {
 namespace {
 
 // Cut rows: a warp adds the pieces of a row, in a fixed order, and writes its y.
 inline constexpr int kCutThreads = 256;
+inline int cut_row_blocks(std::int64_t rows, int multiprocessors) {
+    constexpr std::int64_t kRowsPerBlock = kCutThreads / 32;
+    return static_cast<int>(std::min({(rows + kRowsPerBlock - 1) / kRowsPerBlock, std::int64_t{8} * multiprocessors, std::int64_t{kMaxPartials / 2}}));
+}
 template <class X>
 __global__ void __launch_bounds__(kCutThreads)
     cut_rows_kernel(std::int32_t count, const CutRow* rows, double* piece_sums, bool atomic, const X* a_pointer, const X* b_pointer, X* y, double* partials) {

@@ -139,6 +139,7 @@ ProductMeasurement ProductBench<T>::measure(const ProductRequest& request, int w
         m.kernel = text(*chosen.decision.choice);
         m.words = chosen.product->words();
         m.bytes = chosen.product->bytes();
+        m.idle_lanes = chosen.product->idle_lanes();
         const auto run = [&] { chosen.product->run(s.coefficients.data(), s.x.data(), s.coefficients.data() + 1, s.y.data(), nullptr, *scratch); };
 
         s.copy(s.y, s.y0);

@@ -17,6 +17,7 @@
 #include "operator/cuda/cut_rows.cuh"
 #include "operator/cuda/dependent_launch.cuh"
 #include "operator/cuda/merge_kernel.cuh"
+#include "operator/cuda/staged_launch.cuh"
 #include "operator/cuda/stream_frame.cuh"
 
 namespace lsmr::cuda {
@@ -275,25 +276,9 @@ template <class V, class X>
 StreamLaunch choose_stream_launch(StreamShape shape, StreamOrder order, std::int64_t items, std::int64_t cut_rows, int multiprocessors) {
     StreamLaunch launch{shape, order, 0, 0};
     with_stream_kernel<V, X>(shape, order, [&](auto kernel, int bytes) {
-        LSMR_CHECK(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes));
-        // How many blocks fit where shared memory may take all it can; then no more of it than these need: the rest of the 256 KiB is L1. The
-        // hardware has these sizes, and a block takes 1 KiB beside its own and the kernel's.
-        LSMR_CHECK(cudaFuncSetAttribute(kernel, cudaFuncAttributePreferredSharedMemoryCarveout, 100));
-        int resident = 0;
-        LSMR_CHECK(cudaOccupancyMaxActiveBlocksPerMultiprocessor(&resident, kernel, shape.threads, static_cast<std::size_t>(bytes)));
-        cudaFuncAttributes attributes{};
-        LSMR_CHECK(cudaFuncGetAttributes(&attributes, kernel));
-        const int needed = resident * (bytes + static_cast<int>(attributes.sharedSizeBytes) + 1024);
-        int size = 228;
-        for (int kib : {196, 164, 132, 100, 64, 32, 16, 8}) {
-            if (kib * 1024 >= needed) size = kib;
-        }
-        LSMR_CHECK(cudaFuncSetAttribute(kernel, cudaFuncAttributePreferredSharedMemoryCarveout, (size * 100 + 227) / 228));
-        launch.blocks = static_cast<int>(std::clamp<std::int64_t>(items, 1, std::min(resident * multiprocessors, kMaxPartials / 2)));
+        launch.blocks = staged_blocks(kernel, shape.threads, static_cast<std::size_t>(bytes), items, multiprocessors);
     });
-    constexpr std::int64_t kRowsPerBlock = kCutThreads / 32;
-    if (cut_rows > 0) launch.cut_blocks = static_cast<int>(std::min<std::int64_t>((cut_rows + kRowsPerBlock - 1) / kRowsPerBlock, 8 * multiprocessors));
-    launch.cut_blocks = std::min(launch.cut_blocks, kMaxPartials / 2);
+    launch.cut_blocks = cut_row_blocks(cut_rows, multiprocessors);
     return launch;
 }
 

@@ -1,5 +1,0 @@
-#include "operator/cuda/block_kernel.cuh"
-
-namespace lsmr::cuda {
-LSMR_INSTANTIATE_BLOCKS(Bf16, double)
-}  // namespace lsmr::cuda

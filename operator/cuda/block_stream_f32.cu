@@ -1,0 +1,5 @@
+#include "operator/cuda/block_stream_kernel.cuh"
+
+namespace lsmr::cuda {
+LSMR_INSTANTIATE_BLOCK_STREAM(float, float)
+}  // namespace lsmr::cuda
