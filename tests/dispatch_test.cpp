@@ -366,7 +366,8 @@ TEST_CASE("block plan: shapes of the mapping by items") {
                 REQUIRE(shape.packs() * shape.pack == rows);
                 const bool known = shape.beside == 1 || shape.beside == shape.packs();
                 REQUIRE(known);
-                REQUIRE(shape.beside << shape.largest_team() <= 32);  // the threads of a block row's teams lie in a warp
+                const int teams = shape.beside << shape.largest_team();
+                REQUIRE(teams <= 32);  // the threads of a block row's teams lie in a warp
                 // Packs are loaded whole from places that are multiples of them.
                 if (shape.pack * bytes % 16 == 0 || shape.pack * bytes % 8 == 0) REQUIRE(rows * cols % shape.pack == 0);
                 REQUIRE(cuda::block_stream_capacity(rows, cols, bytes) >= 1);
