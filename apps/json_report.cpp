@@ -215,21 +215,23 @@ Json decision_json(const ProductDecision& decision) {
 }
 
 Json order_json(const OrderDecision& order) {
-    const auto predicted = [](double seconds) { return seconds > 0 ? Json(seconds) : Json(nullptr); };
+    const auto seconds_or_null = [](double seconds) { return seconds > 0 ? Json(seconds) : Json(nullptr); };
     Json candidates = Json::array();
     for (const OrderDecision::Candidate& candidate : order.candidates) {
         candidates.push_back({{"order", name(candidate.kind)},
-                              {"predicted_seconds", predicted(candidate.predicted_seconds)},
+                              {"predicted_seconds", seconds_or_null(candidate.predicted_seconds)},
+                              {"measured_seconds", seconds_or_null(candidate.measured_seconds)},
                               {"seconds", candidate.seconds}});
     }
     return {{"kind", name(order.kind)},
             {"reason", order.reason},
             {"seconds", order.setup_seconds},
-            {"break_even_iterations", predicted(order.break_even)},
+            {"break_even_iterations", seconds_or_null(order.break_even)},
             {"predicted_seconds",
-             {{"given", predicted(order.given_seconds)},
-              {"local", predicted(order.local_seconds)},
-              {"taken", predicted(order.predicted_seconds)}}},
+             {{"given", seconds_or_null(order.given_seconds)},
+              {"local", seconds_or_null(order.local_seconds)},
+              {"taken", seconds_or_null(order.predicted_seconds)}}},
+            {"measured_seconds", {{"given", seconds_or_null(order.given_measured_seconds)}, {"taken", seconds_or_null(order.measured_seconds)}}},
             {"candidates", std::move(candidates)}};
 }
 

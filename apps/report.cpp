@@ -200,8 +200,11 @@ void print_setup(Console& console, const CommandLine& line, const PreparedProble
     const OrderDecision& order = info.plan.order;
     console.detail(fmt::format("order   {}: {}", name(order.kind), order.reason));
     for (const OrderDecision::Candidate& candidate : order.candidates) {
-        console.detail(fmt::format("          {:<40} {:>10}  made in {:.1f} ms", name(candidate.kind),
-                                   candidate.predicted_seconds > 0 ? fmt::format("{:.0f} us", 1e6 * candidate.predicted_seconds) : "given up",
+        const std::string found = candidate.measured_seconds > 0    ? fmt::format("{:.0f} us", 1e6 * candidate.measured_seconds)
+                                  : candidate.predicted_seconds > 0 ? fmt::format("{:.0f} us", 1e6 * candidate.predicted_seconds)
+                                                                    : "given up";
+        console.detail(fmt::format("          {:<40} {:>10}  {}made in {:.1f} ms", name(candidate.kind), found,
+                                   candidate.measured_seconds > 0 ? fmt::format("measured, {:.0f} predicted, ", 1e6 * candidate.predicted_seconds) : "",
                                    1e3 * candidate.seconds));
     }
     if (order.setup_seconds > 0) {

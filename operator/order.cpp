@@ -31,16 +31,30 @@ std::vector<std::int32_t> sorted_by(const std::vector<std::uint64_t>& keys) {
 using Points = std::vector<float>;  // kPoint a row or column
 constexpr int kPoint = detail::kPoint;
 
+// Offsets and columns of a matrix and of its transpose.
+struct Pattern {
+    std::int64_t rows = 0;
+    std::int64_t cols = 0;
+    const std::int64_t* offsets = nullptr;
+    const std::int32_t* columns = nullptr;
+    const std::int64_t* transposed_offsets = nullptr;
+    const std::int32_t* transposed_columns = nullptr;
+    std::int64_t nnz() const { return offsets[rows]; }
+    Pattern transposed() const { return {cols, rows, transposed_offsets, transposed_columns, offsets, columns}; }
+    std::int64_t longest() const { return detail::longest_of_order(rows, nnz()); }
+};
+
 // to[i] <- the mean of `from` over the entries of row i that count, zero where none does; weight[i] <- how many, where it is wanted.
-void average(const CsrMatrix& a, std::int64_t longest, const Points& from, Points& to, std::vector<float>* weight) {
+void average(const Pattern& a, const Points& from, Points& to, std::vector<float>* weight) {
+    const std::int64_t longest = a.longest();
 #pragma omp parallel for schedule(dynamic, 256)
-    for (std::int64_t i = 0; i < a.rows(); ++i) {
+    for (std::int64_t i = 0; i < a.rows; ++i) {
         float sum[kPoint] = {};
-        const std::int64_t begin = a.offsets()[i];
-        const std::int64_t end = a.offsets()[i + 1];
+        const std::int64_t begin = a.offsets[i];
+        const std::int64_t end = a.offsets[i + 1];
         if (end - begin <= longest) {
             for (std::int64_t k = begin; k < end; ++k) {
-                const float* p = from.data() + std::int64_t{kPoint} * a.columns()[k];
+                const float* p = from.data() + std::int64_t{kPoint} * a.columns[k];
                 for (int c = 0; c < kPoint; ++c) sum[c] += p[c];
             }
         }
@@ -49,7 +63,7 @@ void average(const CsrMatrix& a, std::int64_t longest, const Points& from, Point
     }
 }
 
-void orthonormalise(Points& x, const std::vector<float>& weight) {
+void orthonormalise(Points& x, const std::vector<float>& weight, double* lengths) {
     constexpr std::int64_t kChunk = 4096;
     const auto n = static_cast<std::int64_t>(weight.size());
     const std::int64_t chunks = (n + kChunk - 1) / kChunk;
@@ -71,59 +85,233 @@ void orthonormalise(Points& x, const std::vector<float>& weight) {
         for (std::size_t k = 0; k < gram.size(); ++k) gram[k] += g[k];
     }
     float t[kPoint * kPoint];
-    double growth = 0;
-    detail::orthonormalising(gram.data(), t, &growth);
+    detail::orthonormalising(gram.data(), t, lengths);
 #pragma omp parallel for schedule(static)
     for (std::int64_t j = 0; j < n; ++j) {
         float* p = x.data() + kPoint * j;
         float q[kPoint] = {};
         for (std::size_t r = 0; r < kPoint; ++r) {
-            for (std::size_t c = r; c < kPoint; ++c) q[c] += p[r] * t[r * kPoint + c];
+            for (std::size_t c = 0; c < kPoint; ++c) q[c] += p[r] * t[r * kPoint + c];
         }
         std::copy(q, q + kPoint, p);
     }
 }
 
+// Rows without a label take the least of their columns.
+void take_labels(const Pattern& a, const std::vector<std::uint32_t>& from, std::vector<std::uint32_t>& to) {
+    const std::int64_t longest = a.longest();
+#pragma omp parallel for schedule(dynamic, 1024)
+    for (std::int64_t i = 0; i < a.rows; ++i) {
+        const std::int64_t begin = a.offsets[i];
+        const std::int64_t length = a.offsets[i + 1] - begin;
+        if (to[at(i)] != detail::kNoLabel || length == 0 || length > longest) continue;
+        std::uint32_t least = detail::kNoLabel;
+        for (std::int64_t k = 0; k < length; k += detail::label_step(length)) least = std::min(least, from[at(a.columns[begin + k])]);
+        to[at(i)] = least;
+    }
+}
+
+// Groups of columns and rows, -1 for those that do not count, and the matrix of the groups: entries of a sample, those that repeat count as often.
+struct Groups {
+    std::int64_t count = 0;
+    std::vector<std::int32_t> col;
+    std::vector<std::int32_t> row;
+};
+Groups make_groups(const Pattern& a) {
+    std::vector<std::uint32_t> col(at(a.cols), detail::kNoLabel);
+    std::vector<std::uint32_t> row(at(a.rows), detail::kNoLabel);
+    const Pattern transposed = a.transposed();
+    const std::int64_t longest = transposed.longest();
+    for (int round = 0; round < detail::kGroupRounds; ++round) {
+        for (std::int64_t j = 0; j < a.cols; ++j) {
+            const std::int64_t length = a.transposed_offsets[j + 1] - a.transposed_offsets[j];
+            if (col[at(j)] == detail::kNoLabel && length > 0 && length <= longest && detail::is_seed(j, round))
+                col[at(j)] = detail::label_of(static_cast<std::int32_t>(j));
+        }
+        take_labels(a, col, row);
+        take_labels(transposed, row, col);
+    }
+    std::vector<std::int32_t> group(at(a.cols), -1);  // of a seed
+    Groups groups;
+    for (std::int64_t j = 0; j < a.cols; ++j) {
+        if (col[at(j)] == detail::label_of(static_cast<std::int32_t>(j))) group[at(j)] = static_cast<std::int32_t>(groups.count++);
+    }
+    const auto grouped = [&](const std::vector<std::uint32_t>& labels) {
+        std::vector<std::int32_t> to(labels.size(), -1);
+        for (std::size_t i = 0; i < to.size(); ++i) {
+            if (labels[i] != detail::kNoLabel) to[i] = group[detail::seed_of(labels[i])];
+        }
+        return to;
+    };
+    groups.col = grouped(col);
+    groups.row = grouped(row);
+    return groups;
+}
+
+struct OwnPattern {
+    std::vector<std::int64_t> offsets, transposed_offsets;
+    std::vector<std::int32_t> columns, transposed_columns;
+    Pattern view() const {
+        const auto n = static_cast<std::int64_t>(offsets.size()) - 1;
+        return {n, n, offsets.data(), columns.data(), transposed_offsets.data(), transposed_columns.data()};
+    }
+};
+OwnPattern coarse_pattern(const Pattern& a, const Groups& groups) {
+    std::vector<std::pair<std::int32_t, std::int32_t>> entries;
+    const std::int64_t step = detail::sample_step(a.nnz(), groups.count);
+    for (std::int64_t s = 0; s * step < a.nnz(); ++s) {
+        const std::int64_t k = detail::sampled_entry(s, step, a.nnz());
+        const std::int64_t i = std::upper_bound(a.offsets, a.offsets + a.rows + 1, k) - a.offsets - 1;
+        const std::int32_t row = groups.row[at(i)];
+        const std::int32_t col = groups.col[at(a.columns[k])];
+        if (row >= 0 && col >= 0) entries.emplace_back(row, col);
+    }
+    const auto compress = [&](std::vector<std::int64_t>& offsets, std::vector<std::int32_t>& columns) {
+        std::sort(entries.begin(), entries.end());
+        offsets.assign(at(groups.count + 1), 0);
+        for (auto& [row, col] : entries) {
+            ++offsets[at(row + 1)];
+            columns.push_back(col);
+            std::swap(row, col);  // for the transpose, which is next
+        }
+        std::partial_sum(offsets.begin(), offsets.end(), offsets.begin());
+    };
+    OwnPattern coarse;
+    compress(coarse.offsets, coarse.columns);
+    compress(coarse.transposed_offsets, coarse.transposed_columns);
+    return coarse;
+}
+
+// Points of the columns and of the rows. lengths: of the directions, after the last round.
+void embed(const Pattern& a, Points& x, Points& y, double* lengths) {
+    const Pattern transposed = a.transposed();
+    const std::int64_t longest = transposed.longest();
+    x.resize(at(kPoint * a.cols));
+    y.resize(at(kPoint * a.rows));
+    int rounds = a.cols <= detail::kCoarsest ? detail::kCoarsestRounds : detail::kFlatRounds;
+    Groups groups;
+    Points start;
+    if (a.cols > detail::kCoarsest) {
+        groups = make_groups(a);
+        if (groups.count <= a.cols / 2) {
+            const OwnPattern coarse = coarse_pattern(a, groups);
+            Points rows_of_coarse;
+            embed(coarse.view(), start, rows_of_coarse, lengths);
+            rounds = detail::kRounds;
+        }
+    }
+    for (std::int64_t j = 0; j < a.cols; ++j) {
+        const std::int64_t length = a.transposed_offsets[j + 1] - a.transposed_offsets[j];
+        const std::int64_t group = start.empty() ? -1 : groups.col[at(j)];
+        for (int c = 0; c < kPoint; ++c) {
+            float& p = x[at(kPoint * j + c)];
+            if (length > longest) p = 0.0F;
+            else if (group >= 0 && start[at(kPoint * group)] > 0) p = start[at(kPoint * group + c)];
+            else p = detail::start_point(j, c);
+        }
+    }
+    std::vector<float> weight(at(a.cols));
+    for (int round = 0; round < rounds; ++round) {
+        average(a, x, y, nullptr);
+        average(transposed, y, x, &weight);
+        orthonormalise(x, weight, lengths);
+    }
+    average(a, x, y, nullptr);
+}
+
+// Where it is worth it, gives all columns of a run the run's mean point, and the rows what follows. The points of runs; else nothing.
+Points join_runs(const Pattern& a, const detail::Weights& weights, Points& x, Points& y) {
+    double within = 0, all = 0;
+    Points means;
+    for (std::int64_t first = 0; first < a.cols; first += detail::kRun) {
+        const std::int64_t end = std::min(a.cols, first + detail::kRun);
+        float mean[kPoint] = {};
+        for (std::int64_t j = first; j < end; ++j) {
+            for (int c = 0; c < kPoint; ++c) mean[c] += x[at(kPoint * j + c)];
+        }
+        for (int c = kPoint - 1; c >= 0; --c) mean[c] = mean[0] > 0 ? mean[c] / mean[0] : 0.0F;
+        means.insert(means.end(), mean, mean + kPoint);
+        for (std::int64_t j = first; j < end; ++j) {
+            for (int c = 1; c < kPoint && x[at(kPoint * j)] > 0; ++c) {
+                const float p = weights.of[c] * x[at(kPoint * j + c)];
+                const float off = p - weights.of[c] * mean[c];
+                within += static_cast<double>(off * off);
+                all += static_cast<double>(p * p);
+            }
+        }
+    }
+    if (!(within < detail::kRunScatter * all)) return {};
+    for (std::int64_t j = 0; j < a.cols; ++j) {
+        for (int c = 0; c < kPoint && x[at(kPoint * j)] > 0; ++c) x[at(kPoint * j + c)] = means[at(kPoint * (j / detail::kRun) + c)];
+    }
+    average(a, x, y, nullptr);
+    return means;
+}
+
+// Places of the points of runs of columns, then of rows, along the halvings.
+std::vector<std::uint32_t> places(const detail::Weights& weights, const Points& x, const Points& y) {
+    const auto runs = static_cast<std::int64_t>(x.size()) / kPoint;
+    const std::int64_t lines = runs + static_cast<std::int64_t>(y.size()) / kPoint;
+    std::vector<std::int32_t> order = iota(lines);
+    const auto point = [&](std::int32_t i) { return i < runs ? x.data() + std::int64_t{kPoint} * i : y.data() + kPoint * (i - runs); };
+    const int levels = detail::halvings(lines);
+    for (int level = 0; level < levels; ++level) {
+#pragma omp parallel for schedule(dynamic, 16)
+        for (std::int64_t s = 0; s < std::int64_t{1} << level; ++s) {
+            const std::int64_t begin = detail::piece_begin(lines, level, s);
+            const std::int64_t end = detail::piece_begin(lines, level, s + 1);
+            const std::int64_t step = (end - begin + detail::kPieceSample - 1) / detail::kPieceSample;
+            int widest = 1;
+            float most = -1;
+            for (int c = 1; c < kPoint; ++c) {
+                const float origin = point(order[at(begin)])[c];
+                float sum = 0, squares = 0, count = 0;
+                for (std::int64_t r = begin; r < end; r += step) {
+                    const float v = point(order[at(r)])[c] - origin;
+                    sum += v;
+                    squares += v * v;
+                    count += 1;
+                }
+                const float spread = weights.of[c] * weights.of[c] * (squares / count - sum / count * (sum / count));
+                if (spread > most) {
+                    most = spread;
+                    widest = c;
+                }
+            }
+            const auto before = [&](std::int32_t i, std::int32_t j) {
+                const float p = point(i)[widest], q = point(j)[widest];
+                return p != q ? p < q : i < j;
+            };
+            std::nth_element(order.begin() + begin, order.begin() + detail::piece_begin(lines, level + 1, 2 * s + 1), order.begin() + end, before);
+        }
+    }
+    std::vector<std::uint32_t> place(at(lines));
+    for (std::int64_t r = 0; r < lines; ++r) place[at(order[at(r)])] = static_cast<std::uint32_t>(r);
+    return place;
+}
+
 MatrixOrder spectral_order(const CsrMatrix& a, const CsrMatrix& transposed) {
     const std::int64_t m = a.rows();
     const std::int64_t n = a.cols();
-    const std::int64_t longest_row = detail::longest_of_order(m, a.nnz());
-    const std::int64_t longest_col = detail::longest_of_order(n, a.nnz());
-    std::vector<float> weight(at(n));
-    Points x(at(kPoint * n));
-    Points y(at(kPoint * m));
-    for (std::int64_t j = 0; j < n; ++j) {
-        const bool counts = transposed.offsets()[j + 1] - transposed.offsets()[j] <= longest_col;
-        for (int c = 0; c < kPoint; ++c) x[at(kPoint * j + c)] = counts ? detail::start_point(j, c) : 0.0F;
-    }
-    for (int round = 0; round < detail::kRounds; ++round) {
-        average(a, longest_row, x, y, nullptr);
-        average(transposed, longest_col, y, x, &weight);
-        orthonormalise(x, weight);
-    }
-    average(a, longest_row, x, y, nullptr);
-
-    // Ranks among columns and rows together, columns first where coordinates are equal.
-    const std::int64_t count = n + m;
-    std::vector<std::array<std::uint32_t, kPoint - 1>> ranks(at(count));
-    std::vector<std::pair<float, std::int64_t>> line(at(count));
-    for (int c = 1; c < kPoint; ++c) {
-        for (std::int64_t i = 0; i < count; ++i) line[at(i)] = {i < n ? x[at(kPoint * i + c)] : y[at(kPoint * (i - n) + c)], i};
-        std::sort(line.begin(), line.end());
-        for (std::int64_t r = 0; r < count; ++r) ranks[at(line[at(r)].second)][at(c - 1)] = detail::short_rank(r, count);
-    }
+    Points x, y;
+    double lengths[kPoint - 1] = {};
+    const Pattern pattern{m, n, a.offsets(), a.columns(), transposed.offsets(), transposed.columns()};
+    embed(pattern, x, y, lengths);
+    const detail::Weights weights = detail::coordinate_weights(lengths);
+    const Points joined = join_runs(pattern, weights, x, y);
+    const std::int64_t run = joined.empty() ? 1 : detail::kRun;
+    const std::int64_t runs = (n + run - 1) / run;
+    const std::vector<std::uint32_t> place = places(weights, joined.empty() ? x : joined, y);
     // Those without a point come last.
-    const auto keys = [&](std::int64_t first, const Points& points) {
-        std::vector<std::uint64_t> all(points.size() / kPoint);
-        for (std::int64_t i = 0; i < static_cast<std::int64_t>(all.size()); ++i) {
-            all[at(i)] = points[at(kPoint * i)] > 0 ? detail::morton_key(ranks[at(first + i)].data()) : ~std::uint64_t{0};
-        }
-        return all;
+    const auto sorted = [&](const Points& points, std::int64_t lines, const auto& line) {
+        std::vector<std::uint64_t> keys(at(lines));
+        for (std::int64_t i = 0; i < lines; ++i) keys[at(i)] = points[at(kPoint * i)] > 0 ? place[at(line(i))] : ~std::uint64_t{0};
+        return sorted_by(keys);
     };
     MatrixOrder order;
     order.kind = OrderKind::spectral;
-    order.col = sorted_by(keys(0, x));
-    order.row = sorted_by(keys(n, y));
+    order.col = sorted(x, n, [&](std::int64_t j) { return j / run; });
+    order.row = sorted(y, m, [&](std::int64_t i) { return runs + i; });
     return order;
 }
 
@@ -139,43 +327,72 @@ GatherShape make_shape(std::int64_t rows, std::int64_t cols, std::int64_t nnz, c
     return shape;
 }
 
-void orthonormalising(const double* gram, float* t, double* growth) {
-    // Cholesky: G = L L^T, T = l_00 L^-T. A pivot that vanished beside its diagonal entry belongs to a coordinate that depends on those before.
-    double l[kPoint][kPoint] = {};
-    double inverse[kPoint][kPoint] = {};  // of L, lower triangular
+void orthonormalising(const double* gram, float* t, double* lengths) {
+    // The constant is taken out of the others, whose Gram matrix H = V diag(h) V^T is diagonalised by Jacobi rotations: T = V diag(h)^(-1/2).
+    constexpr int kOthers = kPoint - 1;
+    std::fill(t, t + kPoint * kPoint, 0.0F);
+    std::fill(lengths, lengths + kOthers, 0.0);
+    const double constant = gram[0];
+    if (!(constant > 0)) return;
+    t[0] = 1;
+    double h[kOthers][kOthers], v[kOthers][kOthers] = {};
+    for (int r = 0; r < kOthers; ++r) {
+        v[r][r] = 1;
+        for (int c = r; c < kOthers; ++c) h[r][c] = h[c][r] = (gram[(r + 1) * kPoint + c + 1] - gram[r + 1] * gram[c + 1] / constant) / constant;
+    }
+    for (int sweep = 0; sweep < 16; ++sweep) {
+        for (int p = 0; p < kOthers; ++p) {
+            for (int q = p + 1; q < kOthers; ++q) {
+                if (!(std::abs(h[p][q]) > 1e-18 * (std::abs(h[p][p]) + std::abs(h[q][q])))) continue;
+                const double theta = (h[q][q] - h[p][p]) / (2 * h[p][q]);
+                const double tangent = (theta < 0 ? -1 : 1) / (std::abs(theta) + std::hypot(theta, 1.0));
+                const double cosine = 1 / std::hypot(tangent, 1.0);
+                const double sine = tangent * cosine;
+                const auto rotate = [&](double& a, double& b) {
+                    const double before = a;
+                    a = cosine * before - sine * b;
+                    b = sine * before + cosine * b;
+                };
+                for (int k = 0; k < kOthers; ++k) rotate(h[k][p], h[k][q]);
+                for (int k = 0; k < kOthers; ++k) rotate(h[p][k], h[q][k]);
+                for (int k = 0; k < kOthers; ++k) rotate(v[k][p], v[k][q]);
+            }
+        }
+    }
+    int longest[kOthers];
+    std::iota(longest, longest + kOthers, 0);
+    std::stable_sort(longest, longest + kOthers, [&](int a, int b) { return h[a][a] > h[b][b]; });
+    for (int c = 0; c < kOthers; ++c) {
+        const int from = longest[c];
+        // Below this, coordinates in fp32 hold nothing but rounding errors.
+        if (!(h[from][from] > 1e-11 * h[longest[0]][longest[0]])) break;
+        const double length = std::sqrt(h[from][from]);
+        lengths[c] = length;
+        double mean = 0;
+        for (int r = 0; r < kOthers; ++r) {
+            t[(r + 1) * kPoint + c + 1] = static_cast<float>(v[r][from] / length);
+            mean += v[r][from] / length * gram[r + 1] / constant;
+        }
+        t[c + 1] = static_cast<float>(-mean);
+    }
+}
+
+double mean_length(const double* lengths) {
     double sum = 0;
     int counted = 0;
-    for (int j = 0; j < kPoint; ++j) {
-        const double diagonal = gram[j * kPoint + j];
-        double pivot = diagonal;
-        for (int k = 0; k < j; ++k) pivot -= l[j][k] * l[j][k];
-        const bool independent = pivot > 1e-10 * diagonal && pivot > 0;
-        if (!independent) continue;  // row and column j of L stay zero
-        l[j][j] = std::sqrt(pivot);
-        if (j > 0) {
-            sum += l[j][j];
-            ++counted;
-        }
-        for (int i = j + 1; i < kPoint; ++i) {
-            double v = gram[j * kPoint + i];
-            for (int k = 0; k < j; ++k) v -= l[i][k] * l[j][k];
-            l[i][j] = v / l[j][j];
-        }
+    for (int c = 0; c < kPoint - 1; ++c) {
+        sum += lengths[c];
+        counted += lengths[c] > 0 ? 1 : 0;
     }
-    for (int j = 0; j < kPoint; ++j) {
-        if (l[j][j] == 0) continue;
-        inverse[j][j] = 1 / l[j][j];
-        for (int i = j + 1; i < kPoint; ++i) {
-            if (l[i][i] == 0) continue;
-            double v = 0;
-            for (int k = j; k < i; ++k) v -= l[i][k] * inverse[k][j];
-            inverse[i][j] = v / l[i][i];
-        }
+    return counted > 0 ? sum / counted : 0.0;
+}
+
+Weights coordinate_weights(const double* lengths) {
+    Weights weights{};
+    for (int c = 1; c < kPoint; ++c) {
+        if (lengths[c - 1] > 0) weights.of[c] = static_cast<float>(1 / std::sqrt(std::max(1 - lengths[c - 1], 1e-6)));
     }
-    for (int r = 0; r < kPoint; ++r) {
-        for (int c = 0; c < kPoint; ++c) t[r * kPoint + c] = static_cast<float>(inverse[c][r] * l[0][0]);
-    }
-    *growth = counted > 0 && l[0][0] > 0 ? sum / counted / l[0][0] : 0.0;
+    return weights;
 }
 
 bool lacks_structure(double growth, std::int64_t rows, std::int64_t cols, std::int64_t nnz) {

@@ -57,14 +57,20 @@ struct LocalityCounts {
 };
 GatherShape make_shape(std::int64_t rows, std::int64_t cols, std::int64_t nnz, const LocalityCounts& counts);
 
-// The spectral order, once for the host and the device (operator/cuda/order.cu). Rows and columns get points in R^7 by averaging: a row lies at the mean
-// of its columns, a column at the mean of its rows, and after each round the points of the columns are made orthonormal, and orthogonal to
+// The spectral order, once for the host and the device (operator/cuda/order.cu). Rows and columns get points in R^7 by averaging: a row lies at the
+// mean of its columns, a column at the mean of its rows, and after each round the points of the columns are made orthonormal, and orthogonal to
 // the constant, in the inner product that weights columns by their entries. That is subspace iteration for the leading singular vectors of
-// D_r^(-1/2) |pattern| D_c^(-1/2). A line that does not count has the point 0, so that sums of the constant count the others. Then each coordinate is replaced by its rank among all rows and columns, the bits of the ranks are interleaved (Morton
-// order), and rows and columns are sorted. I. Dhillon, "Co-clustering documents and words using bipartite spectral graph partitioning", KDD 2001.
-inline constexpr int kPoint = 8;        // floats of a point, 32 bytes: one sector; the first is the constant
-inline constexpr int kRounds = 20;
-inline constexpr int kRankBits = 9;     // of each of the seven coordinates
+// D_r^(-1/2) |pattern| D_c^(-1/2). From random points a round spreads them over its neighbours only, and a mesh needs as many rounds as it is
+// wide, so the start is the answer of a coarser problem: columns and rows join groups around seeds, the groups of a sample of entries are the
+// entries of the coarse matrix, and so on down to kCoarsest groups. A line that does not count has the point 0, so that sums of the constant count
+// the others. Then rows and columns together are cut in halves of equal size, again and again, each time across the coordinate that spreads widest.
+// I. Dhillon, "Co-clustering documents and words using bipartite spectral graph partitioning", KDD 2001.
+inline constexpr int kPoint = 8;  // floats of a point, 32 bytes: one sector; the first is the constant
+inline constexpr int kRounds = 10;  // from the points of a coarser problem
+inline constexpr int kFlatRounds = 20;  // from random points, where no coarser problem is much smaller
+inline constexpr std::int64_t kCoarsest = 4096;  // columns
+inline constexpr int kCoarsestRounds = 200;      // from random points
+inline constexpr int kEntriesOfGroup = 48;       // of the coarse matrix, sampled
 // Longer rows and columns than this, and than 16 times the average, tell nothing of neighbours and are left out; they come last.
 inline constexpr std::int64_t kLongest = std::int64_t{1} << 17;
 inline std::int64_t longest_of_order(std::int64_t rows, std::int64_t nnz) {
@@ -72,38 +78,82 @@ inline std::int64_t longest_of_order(std::int64_t rows, std::int64_t nnz) {
     return bound > kLongest ? bound : kLongest;
 }
 
-// The start: coordinate c of column j, in (-1, 1).
-LSMR_HD inline float start_point(std::int64_t column, int c) {
-    if (c == 0) return 1.0F;
-    std::uint64_t z = static_cast<std::uint64_t>(column) * kPoint + static_cast<std::uint64_t>(c);  // splitmix64
+LSMR_HD inline std::uint64_t mixed(std::uint64_t z) {  // splitmix64
     z = (z + 1) * 0x9e3779b97f4a7c15U;
     z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9U;
     z = (z ^ (z >> 27)) * 0x94d049bb133111ebU;
-    z ^= z >> 31;
+    return z ^ (z >> 31);
+}
+// The start: coordinate c of column j, in (-1, 1).
+LSMR_HD inline float start_point(std::int64_t column, int c) {
+    if (c == 0) return 1.0F;
+    const std::uint64_t z = mixed(static_cast<std::uint64_t>(column) * kPoint + static_cast<std::uint64_t>(c));
     return static_cast<float>(static_cast<std::int32_t>(z >> 32)) * 0x1p-31F;
 }
 
-// From the Gram matrix (kPoint x kPoint, row-major) of points: X <- X T makes coordinates orthogonal and as long as the constant one, which stays
-// 1. T is upper triangular, row-major. Coordinates that depend on those before become zero. growth: the mean length, over that of the
-// constant, of the directions beside it: by how much a round shortened them.
-void orthonormalising(const double* gram, float* t, double* growth);
+// Groups. A label is the number of a seed, scrambled (one to one), so that the least of several is a fair choice. In each round one column of 64 becomes a
+// seed, in the next of those without a label one of 32, and in the last every one; then rows take the least label of their columns and columns the
+// least of their rows, where they have none.
+inline constexpr std::uint32_t kNoLabel = ~std::uint32_t{0};
+inline constexpr int kGroupRounds = 7;
+inline constexpr std::int64_t kLabelEntries = 512;  // of a longer row or column as many are asked
+LSMR_HD inline constexpr std::uint32_t label_of(std::int32_t seed) {
+    std::uint32_t z = static_cast<std::uint32_t>(seed) * 0x9e3779b1U;
+    z ^= z >> 16;
+    return z * 0x85ebca6bU;
+}
+LSMR_HD inline constexpr std::uint32_t seed_of(std::uint32_t label) {
+    std::uint32_t z = label * 0xa5cb9243U;
+    z ^= z >> 16;
+    return z * 0x0e8b2f51U;
+}
+static_assert(seed_of(label_of(0)) == 0 && seed_of(label_of(1'234'567'890)) == 1'234'567'890 && seed_of(kNoLabel) > std::uint32_t{1} << 31);
+LSMR_HD inline bool is_seed(std::int64_t column, int round) {
+    return round + 1 >= kGroupRounds || mixed(static_cast<std::uint64_t>(column)) >> 38 < std::uint64_t{1} << (20 + round);
+}
+LSMR_HD inline std::int64_t label_step(std::int64_t length) { return (length + kLabelEntries - 1) / kLabelEntries; }
+// The s-th sampled entry: one of each run of `step`, at a random place, since rows of equal length would show every step-th entry the same neighbour.
+LSMR_HD inline std::int64_t sampled_entry(std::int64_t s, std::int64_t step, std::int64_t nnz) {
+    const std::int64_t k = s * step + static_cast<std::int64_t>(mixed(static_cast<std::uint64_t>(s)) % static_cast<std::uint64_t>(step));
+    return k < nnz ? k : nnz - 1;
+}
+inline std::int64_t sample_step(std::int64_t nnz, std::int64_t groups) {
+    const std::int64_t step = groups > 0 ? nnz / (kEntriesOfGroup * groups) : 0;
+    const std::int64_t least = 1 + (nnz >> 30);  // coarse matrices have 32-bit offsets
+    return step > least ? step : least;
+}
 
-// Whether points that a round shortens by this growth, after kTrialRounds rounds, are those of a random matrix with as many entries: its singular values
-// beside the first lie near 1/sqrt(entries a row) + 1/sqrt(entries a column) or below. An order would not make gathers local.
-inline constexpr int kTrialRounds = 4;
+// From the Gram matrix (kPoint x kPoint, row-major, upper triangle) of points: X <- X T makes coordinates orthogonal and as long as the constant one, which
+// stays 1, the longest before first. Directions that depend on others become zero coordinates, the last ones. lengths: of the kPoint - 1 directions
+// beside the constant, over its own: by how much a round shortened them.
+void orthonormalising(const double* gram, float* t, double* lengths);
+double mean_length(const double* lengths);  // of those that are not 0
+
+// Whether points that a round shortens by this mean length, after kTrialRounds rounds, are those of a random matrix with as many entries: its singular
+// values beside the first lie near 1/sqrt(entries a row) + 1/sqrt(entries a column) or below. An order would not make gathers local.
+inline constexpr int kTrialRounds = 3;
 bool lacks_structure(double growth, std::int64_t rows, std::int64_t cols, std::int64_t nnz);
 
-LSMR_HD inline std::uint64_t morton_key(const std::uint32_t* ranks) {  // of kPoint - 1 ranks
-    std::uint64_t key = 0;
-    for (int bit = kRankBits - 1; bit >= 0; --bit) {
-        for (int c = 0; c < kPoint - 1; ++c) key = key << 1 | (ranks[c] >> bit & 1U);
-    }
-    return key;
+// Halving. Slow coordinates tell more of what is far: they weigh as in the commute time distance, 1/(1 - length) squared.
+struct Weights {
+    float of[kPoint];
+};
+Weights coordinate_weights(const double* lengths);
+// Runs of kRun columns as given stay together where they are within half of the scatter that columns have anywhere: what lies in a sector already is
+// best left there, and the mean of a run is less noisy than a column's own point.
+inline constexpr std::int64_t kRun = 8;
+inline constexpr double kRunScatter = 0.5;
+// Pieces are cut until they hold at most so many lines.
+inline constexpr std::int64_t kPiece = 8;
+inline constexpr std::int64_t kPieceSample = 512;  // lines of a piece that tell its widest coordinate
+inline int halvings(std::int64_t lines) {
+    int levels = 0;
+    while (lines >> levels > kPiece) ++levels;
+    return levels;
 }
-// A rank below count in kRankBits bits.
-LSMR_HD inline std::uint32_t short_rank(std::int64_t rank, std::int64_t count) {
-    return static_cast<std::uint32_t>((static_cast<std::uint64_t>(rank) << kRankBits) / static_cast<std::uint64_t>(count));
-}
+// Piece s of 2^level begins here; lines and pieces below 2^32. And the piece that holds place r.
+LSMR_HD inline std::int64_t piece_begin(std::int64_t lines, int level, std::int64_t s) { return lines * s >> level; }
+LSMR_HD inline std::int64_t piece_of(std::int64_t lines, int level, std::int64_t r) { return (((r + 1) << level) - 1) / lines; }
 
 // Keys of a row for the row orders.
 LSMR_HD inline std::uint64_t row_key(OrderKind kind, const std::int32_t* columns, std::int64_t length) {

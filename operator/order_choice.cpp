@@ -58,14 +58,23 @@ double order_seconds(const OrderModel& model, OrderKind kind, const PairShape& p
     // A round gathers a point of 32 bytes for each entry, in both orientations.
     const double gathers = entries / gather_rate(model, 32 * rows) + entries / gather_rate(model, 32 * cols);
     const double passes = 32 * (6 * cols + 2 * rows) / model.copy_bytes;
-    return seconds + entries * model.seconds_an_entry + model.spectral_rounds * (gathers + passes) + 8 * (rows + cols) * model.seconds_a_coordinate;
+    const double groups = model.group_passes * (entries / gather_rate(model, 4 * rows) + entries / gather_rate(model, 4 * cols));
+    const double halvings = std::log2(rows + cols + 2) * (rows + cols) * model.seconds_a_halving;
+    return seconds + entries * model.seconds_an_entry + groups + model.spectral_rounds * (gathers + passes) + halvings;
 }
 
-bool is_worth_trying(const OrderModel& model, OrderKind kind, const PairShape& p, double now_seconds, double local_seconds, double iterations) {
-    if (local_seconds > (1 - kLeastGain) * now_seconds) return false;
-    return iterations * (now_seconds - local_seconds) >= kPromise * order_seconds(model, kind, p);
+double promised_seconds(const OrderModel& model, OrderKind kind, const PairShape& p, int value_bytes) {
+    const double forward = kind == OrderKind::spectral ? local_seconds(model, p.a, value_bytes) : product_seconds(model, p.a, value_bytes);
+    return forward + local_seconds(model, p.at, value_bytes);
 }
 
-bool is_worth_keeping(double now_seconds, double then_seconds) { return then_seconds <= (1 - kLeastGain) * now_seconds; }
+bool is_worth_trying(const OrderModel& model, OrderKind kind, const PairShape& p, double now_seconds, double promised_seconds, double iterations) {
+    if (!is_worth_keeping(now_seconds, promised_seconds, true)) return false;
+    return iterations * (now_seconds - promised_seconds) >= kPromise * order_seconds(model, kind, p);
+}
+
+bool is_worth_keeping(double now_seconds, double then_seconds, bool measured) {
+    return then_seconds <= (1 - (measured ? kLeastGain : kLeastPredictedGain)) * now_seconds;
+}
 
 }  // namespace lsmr

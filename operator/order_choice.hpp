@@ -21,14 +21,17 @@ std::optional<OrderKind> order_named(std::string_view word);
 struct OrderDecision {
     struct Candidate {
         OrderKind kind = OrderKind::none;
-        double predicted_seconds = 0;  // of A x and A^T y in this order
-        double seconds = 0;            // that it took to make
+        double predicted_seconds = 0;  // of A x and A^T y in this order; 0: given up before it was made
+        double measured_seconds = 0;   // the same; 0: not measured
+        double seconds = 0;            // that it took to make and to measure
     };
     OrderKind kind = OrderKind::none;
     std::string reason;
     double given_seconds = 0;      // predicted of A x and A^T y as given; 0: not predicted
     double local_seconds = 0;      // the same if no gather were scattered
     double predicted_seconds = 0;  // the same in the order that was taken
+    double given_measured_seconds = 0;  // of A x and A^T y as given, by the fastest kernels; 0: not measured
+    double measured_seconds = 0;        // the same in the order that was taken
     double setup_seconds = 0;      // all orders that were made, also those not taken
     double break_even = 0;         // iterations that repay setup_seconds; 0: none does
     std::vector<Candidate> candidates;
@@ -44,8 +47,9 @@ struct OrderModel {
     double fixed_seconds = 3e-3;       // of any order
     double seconds_an_entry = 0.4e-9;  // of permuting and the other orientation
     double seconds_a_line = 1e-9;      // of sorting rows by a key
-    double spectral_rounds = 20;
-    double seconds_a_coordinate = 1e-9;  // of ranks, a row or column and coordinate
+    double group_passes = 2.5;         // over all entries, of 4 bytes each
+    double spectral_rounds = 10;
+    double seconds_a_halving = 0.1e-9;  // of cutting all rows and columns in two once, each of them
 };
 
 // One stored orientation, and how local its gathers are. A sector is 32 bytes, so 4 columns in fp64 and 8 in fp32.
@@ -75,11 +79,18 @@ double order_seconds(const OrderModel& model, OrderKind kind, const PairShape& p
 inline constexpr std::int64_t kCautiousIterations = 1000;
 // An attempt may fail, so it must promise so many times its cost.
 inline constexpr double kPromise = 3;
-// An order is kept where it takes this share of the products' time away, and repays what it took.
+// An order is kept where it takes this share of the products' time away, as measured on the permuted matrix.
 inline constexpr double kLeastGain = 0.05;
+// The same where nothing is measured, and a prediction, which is off by that much, decides.
+inline constexpr double kLeastPredictedGain = 0.15;
 
-// Whether to make an order of this kind, where the products take now_seconds and could take local_seconds.
-bool is_worth_trying(const OrderModel& model, OrderKind kind, const PairShape& p, double now_seconds, double local_seconds, double iterations);
-bool is_worth_keeping(double now_seconds, double then_seconds);
+// Seconds of A x and A^T y that an order of this kind can come to: all gathers local; with an order of the rows alone those of A^T y, while A x gathers
+// what it did, from rows with other neighbours.
+double promised_seconds(const OrderModel& model, OrderKind kind, const PairShape& p, int value_bytes);
+// Whether to make an order of this kind, where the products take now_seconds and could take promised_seconds.
+bool is_worth_trying(const OrderModel& model, OrderKind kind, const PairShape& p, double now_seconds, double promised_seconds, double iterations);
+// Whether an order in which the products take then_seconds takes the place of one, or none, in which they take now_seconds; both measured, or both
+// predicted. measured: whether what they take is, or will be, measured.
+bool is_worth_keeping(double now_seconds, double then_seconds, bool measured);
 
 }  // namespace lsmr

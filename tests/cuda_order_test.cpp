@@ -2,6 +2,7 @@
 #include <doctest/doctest.h>
 
 #include "cuda_rig.hpp"
+#include "data/generators.hpp"
 #include "operator/cuda/order.hpp"
 #include "operator/profile.hpp"
 #include "order_cases.hpp"
@@ -128,46 +129,79 @@ TEST_CASE("cuda order: distinct sectors as the host counts them") {
 
 TEST_CASE("cuda order: the spectral one undoes a shuffle, and keeps symmetry") {
     LSMR_NEEDS_GPU();
-    const Matrix a = shuffled(stencil(24), 771);
-    const auto op = make_cuda_operator<float>(*a, shared_context(), in_order(OrderKind::spectral));
-    const MatrixProfile after = profile(permuted(*a, op->order()->row, op->order()->col));
-    CHECK(after.a.sectors_fp32 < 0.5);
-    CHECK(after.at.sectors_fp32 < 0.5);
-    const auto lines = shuffled_lines(1000, 772);
-    const auto symmetric = make_cuda_operator<float>(permuted(*stencil(10), lines, lines), shared_context(), in_order(OrderKind::spectral));
+    const auto far_sectors = [](const CsrMatrix& a) { return gather_shape(a, 8).window_sectors + gather_shape(a.transposed(), 8).window_sectors; };
+    const auto in_spectral_order = [](const CsrMatrix& a) {
+        const auto op = make_cuda_operator<float>(a, shared_context(), in_order(OrderKind::spectral));
+        return permuted(a, op->order()->row, op->order()->col);
+    };
+    const Matrix natural = stencil(44);
+    CHECK(far_sectors(in_spectral_order(*shuffled(natural, 771))) < 1.2 * far_sectors(*natural));
+    const CsrMatrix rays = generate("tomography", {{"nx", 32}, {"ny", 32}, {"nz", 32}, {"rays", 15000}}).a;
+    const CsrMatrix found = in_spectral_order(rays);
+    CHECK(far_sectors(found) < 0.65 * far_sectors(rays));
+    CHECK(gather_shape(found, 8).run_sectors < 1.15 * gather_shape(rays, 8).run_sectors);
+    const auto lines = shuffled_lines(8000, 772);
+    const auto symmetric = make_cuda_operator<float>(permuted(*stencil(20), lines, lines), shared_context(), in_order(OrderKind::spectral));
     CHECK(symmetric->order()->row == symmetric->order()->col);
 }
 
 TEST_CASE("cuda order: the choice takes what pays, and nothing else") {
     LSMR_NEEDS_GPU();
-    OperatorOptions options = in_order(OrderKind::automatic);
-    options.expected_iterations = 1'000'000;
     const Matrix natural = stencil(60);
+    const Matrix mesh = shuffled(natural, 781);
+    const Matrix spline = patches(400'000, 40, 4, 782);
+    const Matrix uniform = random_sparse(600'000, 500'000, 8, 783);
+    OperatorOptions options = in_order(OrderKind::automatic);
     const auto decide = [&](const Matrix& a) {
         const OrderDecision decision = make_cuda_operator<float>(*a, shared_context(), options)->plan().order;
         MESSAGE(name(decision.kind) << ": " << decision.reason << ", " << 1e3 * decision.setup_seconds << " ms");
         return decision;
     };
-    const OrderDecision mesh = decide(shuffled(natural, 781));
-    CHECK(mesh.kind == OrderKind::spectral);
-    CHECK(mesh.predicted_seconds < 0.6 * mesh.given_seconds);
-    CHECK(mesh.break_even > 0);
-    CHECK(mesh.setup_seconds > 0);
-    CHECK(decide(natural).kind == OrderKind::none);
-    const OrderDecision rows = decide(patches(400'000, 40, 4, 782));
-    CHECK(rows.kind != OrderKind::none);
-    CHECK(rows.candidates.front().kind == OrderKind::first);
-    // A random matrix has no order that helps; the attempt is given up early.
-    const OrderDecision random = decide(random_sparse(600'000, 500'000, 8, 783));
-    CHECK(random.kind == OrderKind::none);
-    CHECK(random.candidates.back().predicted_seconds == 0);
-    // Ten iterations repay nothing.
-    options.expected_iterations = 10;
-    CHECK(decide(shuffled(natural, 781)).kind == OrderKind::none);
+    const auto given_up = [](const OrderDecision& decision) {
+        return std::any_of(decision.candidates.begin(), decision.candidates.end(),
+                           [](const auto& candidate) { return candidate.kind == OrderKind::spectral && candidate.predicted_seconds == 0; });
+    };
+    // By prediction, and verified by timing.
+    for (const bool deterministic : {true, false}) {
+        CAPTURE(deterministic);
+        options.deterministic = deterministic;
+        options.expected_iterations = 1'000'000;
+        const OrderDecision taken = decide(mesh);
+        CHECK(taken.kind == OrderKind::spectral);
+        CHECK(taken.predicted_seconds < 0.6 * taken.given_seconds);
+        CHECK(taken.break_even > 0);
+        CHECK(taken.setup_seconds > 0);
+        CHECK(taken.candidates.front().kind == OrderKind::spectral);
+        CHECK((taken.given_measured_seconds > 0) == !deterministic);
+        CHECK((taken.candidates.front().measured_seconds > 0) == !deterministic);
+        if (!deterministic) {
+            CHECK(taken.measured_seconds == taken.candidates.front().measured_seconds);
+            CHECK(taken.measured_seconds < 0.7 * taken.given_measured_seconds);
+        }
+        CHECK(decide(natural).kind == OrderKind::none);
+        CHECK(decide(spline).kind != OrderKind::none);
+        // A random matrix has no order that helps; the spectral one is given up early.
+        const OrderDecision random = decide(uniform);
+        CHECK(given_up(random));
+        if (!deterministic) CHECK((random.kind == OrderKind::none || random.measured_seconds <= (1 - kLeastGain) * random.given_measured_seconds));
+        // Ten iterations repay nothing.
+        options.expected_iterations = 10;
+        CHECK(decide(mesh).kind == OrderKind::none);
+    }
     options.expected_iterations = 1'000'000;
     options.storage = StorageKind::single;
+    CHECK(decide(mesh).reason == "an order is made from both orientations, and the storage is single");
+}
+
+TEST_CASE("cuda order: kernels are those that the order was measured with") {
+    LSMR_NEEDS_GPU();
+    OperatorOptions options = in_order(OrderKind::automatic);
     options.deterministic = false;
-    CHECK(decide(shuffled(natural, 781)).reason == "an order is made from both orientations, and the storage is single");
+    options.expected_iterations = 1'000'000;
+    const auto op = make_cuda_operator<double>(*shuffled(stencil(60), 784), shared_context(), options);
+    REQUIRE(op->plan().order.kind == OrderKind::spectral);
+    CHECK(op->plan().forward_decision.candidates.size() > 1);
+    CHECK(op->plan().forward_decision.candidates.front().seconds > 0);
 }
 
 TEST_CASE("cuda order: an update keeps the order") {

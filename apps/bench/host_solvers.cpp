@@ -58,7 +58,10 @@ class OurSolver final : public SolverUnderTest {
         if (info.executor == ExecutorKind::persistent) words = info.executor_words;
         const OrderDecision& order = info.plan.order;
         if (!order.reason.empty()) words += fmt::format("; order {}: {}, {:.0f} ms", name(order.kind), order.reason, 1e3 * order.setup_seconds);
-        if (order.break_even > 0) words += fmt::format(", repaid by {:.0f} iterations", order.break_even);
+        for (const OrderDecision::Candidate& candidate : order.candidates) {
+            words += fmt::format("; {}: {:.0f} us predicted, {:.0f} measured, {:.0f} ms", name(candidate.kind), 1e6 * candidate.predicted_seconds,
+                                 1e6 * candidate.measured_seconds, 1e3 * candidate.seconds);
+        }
         return words;
     }
     bool on_gpu() const override { return problem_->info().device == DeviceKind::cuda; }

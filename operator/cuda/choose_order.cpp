@@ -4,6 +4,8 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cmath>
+#include <optional>
 #include <utility>
 
 #include "memory/error.hpp"
@@ -35,20 +37,18 @@ std::shared_ptr<const MatrixOrder> downloaded(const DeviceOrder& order, const Cu
     return std::make_shared<const MatrixOrder>(MatrixOrder{order.kind, downloaded(order.row, context), downloaded(order.col, context)});
 }
 
-// What has been found so far: CSR of A and of A^T in an order, and what their products should take.
+// CSR of A and of A^T in an order.
 template <class T>
 struct Ordered {
     DeviceCsr<T> a;
     DeviceCsr<T> at;
-    double seconds = 0;
 };
 
 template <class T>
 class Orders {
   public:
-    using Transpose = std::function<DeviceCsr<T>(const DeviceCsr<T>&)>;
-    Orders(DeviceCsr<T>& a, DeviceCsr<T>& at, const OperatorOptions& options, const Transpose& transpose, OrderDecision& decision, const CudaContext& context)
-        : a_(a), at_(at), dual_(at.columns != nullptr), options_(options), transpose_(transpose), decision_(decision), context_(context) {}
+    Orders(DeviceCsr<T>& a, DeviceCsr<T>& at, const OperatorOptions& options, const OrderTools<T>& tools, OrderDecision& decision, const CudaContext& context)
+        : a_(a), at_(at), dual_(at.columns != nullptr), options_(options), tools_(tools), decision_(decision), context_(context) {}
 
     std::shared_ptr<const MatrixOrder> given(std::shared_ptr<const MatrixOrder> order) {
         const auto fits = [](const std::vector<std::int32_t>& lines, std::int64_t n) { return lines.empty() || static_cast<std::int64_t>(lines.size()) == n; };
@@ -75,75 +75,98 @@ class Orders {
         return host;
     }
 
-    std::shared_ptr<const MatrixOrder> best() {
+    ChosenOrder best() {
         const bool known = options_.expected_iterations > 0;
         const auto iterations = static_cast<double>(known ? options_.expected_iterations : kCautiousIterations);
         const std::string expected = fmt::format("{:g} iterations{}", iterations, known ? "" : ", which are assumed");
-        const auto stay = [&](const std::string& why) { decision_.reason = why; };
+        ChosenOrder chosen;
         if (!dual_) {
-            stay("an order is made from both orientations, and the storage is single");
-            return nullptr;
+            decision_.reason = "an order is made from both orientations, and the storage is single";
+            return chosen;
         }
         const auto start = Clock::now();
         const double bound = 2 * static_cast<double>(a_.nnz) / gather_rate(model_, 1e12);
         if (iterations * bound < kPromise * model_.fixed_seconds) {
-            stay(fmt::format("the products are so short that no order pays in {}", expected));
-            return nullptr;
+            decision_.reason = fmt::format("the products are so short that no order pays in {}", expected);
+            return chosen;
         }
         const PairShape given = shapes(a_, at_);
-        decision_.given_seconds = pair_seconds(given);
-        decision_.local_seconds = local_seconds(model_, given.a, kValueBytes) + local_seconds(model_, given.at, kValueBytes);
-        double now = decision_.given_seconds;
+        const double predicted = pair_seconds(given);
+        decision_.given_seconds = decision_.predicted_seconds = predicted;
+        decision_.local_seconds = promised_seconds(model_, OrderKind::spectral, given, kValueBytes);
+
+        // What has been made: its products' seconds, measured, or predicted where nothing is measured; the fastest one stays.
         Ordered<T> kept;
         DeviceOrder kept_order;
-        bool tried = false;
+        double now = predicted;
         std::string failed;
-        const auto attempt = [&](OrderKind kind, double local) {
-            if (!is_worth_trying(model_, kind, given, now, local, iterations)) return;
-            tried = true;
+        const auto attempt = [&](OrderKind kind) {
             const auto begin = Clock::now();
+            OrderDecision::Candidate candidate{kind};
             try {
                 DeviceOrder order;
-                Ordered<T> then;
-                bool made = make(kind, true, order);
-                if (made) {
-                    then = permuted(order);
-                    then.seconds = pair_seconds(shapes(then.a, then.at));
+                if (make(kind, true, order)) {
+                    Ordered<T> then = permuted(order);
+                    candidate.predicted_seconds = pair_seconds(shapes(then.a, then.at));
+                    double found = candidate.predicted_seconds;
+                    std::optional<PairTiming> timing;
+                    if (tools_.measure && is_worth_keeping(predicted, found, true)) {
+                        if (!chosen.timing) {  // no order was measured before
+                            chosen.timing = tools_.measure(a_, at_);
+                            now = decision_.given_measured_seconds = decision_.measured_seconds = chosen.timing->seconds;
+                        }
+                        timing = tools_.measure(then.a, then.at);
+                        found = candidate.measured_seconds = timing->seconds;
+                    }
+                    if ((!tools_.measure || timing) && is_worth_keeping(now, found, timing.has_value())) {
+                        now = found;
+                        kept = std::move(then);
+                        kept_order = std::move(order);
+                        decision_.predicted_seconds = candidate.predicted_seconds;
+                        decision_.measured_seconds = candidate.measured_seconds;
+                        if (timing) chosen.timing = std::move(timing);
+                    }
                 }
-                context_.synchronize();
-                decision_.candidates.push_back({kind, made ? then.seconds : 0.0, seconds_since(begin)});
-                if (!made || !is_worth_keeping(now, then.seconds)) return;
-                now = then.seconds;
-                kept = std::move(then);
-                kept_order = std::move(order);
             } catch (const OutOfMemory&) {
                 failed = fmt::format("; no memory to make the order {}", name(kind));
+                return;
+            } catch (const InputError& error) {
+                // A kernel that was asked for does not take the matrix in this order; if it does not take the one given either, its preparation says so.
+                failed = fmt::format("; {}: {}", name(kind), error.what());
+                return;
             }
+            context_.synchronize();
+            candidate.seconds = seconds_since(begin);
+            decision_.candidates.push_back(candidate);
         };
-        // Orders of the rows change what A^T y gathers; of what A x gathers they change only which rows are neighbours.
-        // One of a symmetric structure has to be that of the columns too, and does little.
-        if (!has_symmetric_structure()) attempt(OrderKind::first, local_seconds(model_, given.at, kValueBytes) + product_seconds(model_, given.a, kValueBytes));
-        attempt(OrderKind::spectral, decision_.local_seconds);
-        decision_.predicted_seconds = now;
-        std::shared_ptr<const MatrixOrder> order;
+        // The one that promises most first. An order of the rows of a symmetric structure has to be that of the columns too, and does little.
+        for (const OrderKind kind : {OrderKind::spectral, OrderKind::first}) {
+            const double found = kept_order.kind != OrderKind::none ? decision_.predicted_seconds : predicted;
+            if (!is_worth_trying(model_, kind, given, found, promised_seconds(model_, kind, given, kValueBytes), iterations)) continue;
+            if (kind == OrderKind::first && has_symmetric_structure()) continue;
+            attempt(kind);
+        }
+        const bool tried = !decision_.candidates.empty() || !failed.empty();
         if (kept_order.kind != OrderKind::none) {
             a_ = std::move(kept.a);
             at_ = std::move(kept.at);
-            order = downloaded(kept_order, context_);
+            chosen.order = downloaded(kept_order, context_);
             decision_.kind = kept_order.kind;
         }
         decision_.setup_seconds = seconds_since(start);
-        if (order != nullptr) {
-            decision_.break_even = decision_.setup_seconds / (decision_.given_seconds - now);
-            stay(fmt::format("gathers become local: A x and A^T y should take {:.0f} us in place of {:.0f}; for {}{}", 1e6 * now,
-                             1e6 * decision_.given_seconds, expected, failed));
-        } else if (tried) {
-            stay(fmt::format("no order was found that makes the gathers local{}", failed));
+        const double before = tools_.measure ? decision_.given_measured_seconds : predicted;
+        if (chosen.order != nullptr) {
+            decision_.break_even = decision_.setup_seconds / (before - now);
+            decision_.reason = fmt::format("A x and A^T y {} {:.0f} us in place of {:.0f}, repaid by {:.0f} iterations of {}{}",
+                                           tools_.measure ? "take" : "should take", 1e6 * now, 1e6 * before, std::ceil(decision_.break_even), expected, failed);
+        } else if (!tried) {
+            decision_.reason = fmt::format("A x and A^T y should take {:.0f} us, {:.0f} with local gathers: no order pays in {}", 1e6 * predicted,
+                                           1e6 * decision_.local_seconds, expected);
         } else {
-            stay(fmt::format("A x and A^T y should take {:.0f} us, {:.0f} with local gathers: no order pays in {}", 1e6 * now, 1e6 * decision_.local_seconds,
-                             expected));
+            decision_.reason = fmt::format("no order takes {:.0f} % of the {:.0f} us of A x and A^T y away{}",
+                                           100 * (tools_.measure ? kLeastGain : kLeastPredictedGain), 1e6 * (before > 0 ? before : predicted), failed);
         }
-        return order;
+        return chosen;
     }
 
   private:
@@ -178,7 +201,7 @@ class Orders {
     // False: given up.
     bool make(OrderKind kind, bool may_give_up, DeviceOrder& order) const {
         DeviceCsr<T> made;
-        if (!dual_ && (kind == OrderKind::spectral || a_.rows == a_.cols)) made = transpose_(a_);
+        if (!dual_ && (kind == OrderKind::spectral || a_.rows == a_.cols)) made = tools_.transpose(a_);
         const DeviceCsr<T>& at = dual_ ? at_ : made;
         bool done = false;
         with_pattern(at, [&](const auto& pattern) { done = make_order(kind, pattern, may_give_up, order, context_); });
@@ -201,8 +224,8 @@ class Orders {
             });
         });
         const bool renamed = new_column.size() > 0;
-        if (dual_ || renamed) to.at = transpose_(to.a);
-        if (renamed) to.a = transpose_(to.at);  // which sorts the columns
+        if (dual_ || renamed) to.at = tools_.transpose(to.a);
+        if (renamed) to.a = tools_.transpose(to.at);  // which sorts the columns
         if (!dual_) to.at = {};
         return to;
     }
@@ -216,7 +239,7 @@ class Orders {
     DeviceCsr<T>& at_;
     bool dual_;
     const OperatorOptions& options_;
-    const Transpose& transpose_;
+    const OrderTools<T>& tools_;
     OrderDecision& decision_;
     const CudaContext& context_;
 };
@@ -224,23 +247,17 @@ class Orders {
 }  // namespace
 
 template <class T>
-std::shared_ptr<const MatrixOrder> choose_order(DeviceCsr<T>& a, DeviceCsr<T>& at, const OperatorOptions& options,
-                                                const std::function<DeviceCsr<T>(const DeviceCsr<T>&)>& transpose, OrderDecision& decision,
-                                                const CudaContext& context) {
-    Orders<T> orders(a, at, options, transpose, decision, context);
-    if (options.order != nullptr) return orders.given(options.order);
+ChosenOrder choose_order(DeviceCsr<T>& a, DeviceCsr<T>& at, const OperatorOptions& options, const OrderTools<T>& tools, OrderDecision& decision,
+                         const CudaContext& context) {
+    Orders<T> orders(a, at, options, tools, decision, context);
+    if (options.order != nullptr) return {orders.given(options.order), std::nullopt};
     if (options.reorder == OrderKind::automatic) return orders.best();
-    if (options.reorder != OrderKind::none) return orders.forced(options.reorder);
+    if (options.reorder != OrderKind::none) return {orders.forced(options.reorder), std::nullopt};
     decision.reason = "asked for";
-    return nullptr;
+    return {};
 }
 
-#define LSMR_INSTANTIATE(T)                                                                                                               \
-    template std::shared_ptr<const MatrixOrder> choose_order(DeviceCsr<T>&, DeviceCsr<T>&, const OperatorOptions&,                         \
-                                                             const std::function<DeviceCsr<T>(const DeviceCsr<T>&)>&, OrderDecision&,      \
-                                                             const CudaContext&);
-LSMR_INSTANTIATE(double)
-LSMR_INSTANTIATE(float)
-#undef LSMR_INSTANTIATE
+template ChosenOrder choose_order(DeviceCsr<double>&, DeviceCsr<double>&, const OperatorOptions&, const OrderTools<double>&, OrderDecision&, const CudaContext&);
+template ChosenOrder choose_order(DeviceCsr<float>&, DeviceCsr<float>&, const OperatorOptions&, const OrderTools<float>&, OrderDecision&, const CudaContext&);
 
 }  // namespace lsmr::cuda

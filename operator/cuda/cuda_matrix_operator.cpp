@@ -226,33 +226,53 @@ class CudaMatrixOperator final : public MatrixOperator<T> {
         DeviceCsr<T>& a_rows = stored_is_transpose ? other : given;
         DeviceCsr<T>& at_rows = !dual ? none : stored_is_transpose ? given : other;
         if (stored_is_transpose && !dual) given = {};
-        options_.order =
-            cuda::choose_order<T>(a_rows, at_rows, options_, [this](const DeviceCsr<T>& a) { return transposed(a, context_); }, plan_.order, context_);
-        double order_seconds = 0;  // the order's decision has its own account
-        lap(order_seconds);
-        // It stays from now on: those who use this operator have their vectors in it.
-        options_.reorder = OrderKind::none;
-        if (before != nullptr) plan_.order = before->order;
         bool rounded = false;
-        const auto prepare = [&](DeviceCsr<T>& a, const HostOffsets& offsets, const std::optional<SpmvChoice>& forced, const ProductDecision* was,
-                                 ProductDecision& decision) {
+        const auto rules_of = [&](const DeviceCsr<T>& a, const std::optional<SpmvChoice>& forced) {
             cuda::ChoiceRules rules;
             rules.kind = a.nnz > 0 ? options_.spmv : SpmvKind::own;
             rules.narrow = options_.narrow;
             rules.forced = forced;
             rules.timing = !options_.deterministic;
             rules.expected_products = options_.expected_products;
-            auto chosen = cuda::choose_product(a, offsets, rules, was, context_);
+            return rules;
+        };
+        cuda::OrderTools<T> tools;
+        tools.transpose = [this](const DeviceCsr<T>& a) { return transposed(a, context_); };
+        if (!options_.deterministic) {
+            tools.measure = [&](const DeviceCsr<T>& a, const DeviceCsr<T>& at) {
+                cuda::PairTiming timing;
+                const auto add = [&](const DeviceCsr<T>& of, const std::optional<SpmvChoice>& forced, ProductDecision& decision) {
+                    auto chosen = cuda::choose_product(of, cuda_offsets(of).view(), rules_of(of, forced), nullptr, context_);
+                    timing.seconds += cuda::time_product(of, *chosen.product, 1, 5, context_);
+                    decision = std::move(chosen.decision);
+                };
+                add(a, options_.forward, timing.forward);
+                add(at, options_.adjoint, timing.adjoint);
+                return timing;
+            };
+        }
+        const cuda::ChosenOrder chosen_order = cuda::choose_order<T>(a_rows, at_rows, options_, tools, plan_.order, context_);
+        options_.order = chosen_order.order;
+        double order_seconds = 0;  // the order's decision has its own account
+        lap(order_seconds);
+        // It stays from now on: those who use this operator have their vectors in it.
+        options_.reorder = OrderKind::none;
+        if (before != nullptr) plan_.order = before->order;
+        const auto prepare = [&](DeviceCsr<T>& a, const HostOffsets& offsets, const std::optional<SpmvChoice>& forced, const ProductDecision* was,
+                                 ProductDecision& decision) {
+            auto chosen = cuda::choose_product(a, offsets, rules_of(a, forced), was, context_);
             decision = std::move(chosen.decision);
             rounded = rounded || chosen.rounded_values;
             a = {};  // the product keeps what it reads
             return std::move(chosen.product);
         };
         const auto forward = [&](DeviceCsr<T>& a, const HostOffsets& offsets) {
-            forward_ = prepare(a, offsets, options_.forward, before ? &before->forward_decision : nullptr, plan_.forward_decision);
+            const ProductDecision* was = before ? &before->forward_decision : chosen_order.timing ? &chosen_order.timing->forward : nullptr;
+            forward_ = prepare(a, offsets, options_.forward, was, plan_.forward_decision);
         };
         const auto adjoint = [&](DeviceCsr<T>& a, const HostOffsets& offsets) {
-            adjoint_ = prepare(a, offsets, options_.adjoint, before ? &before->adjoint_decision : nullptr, plan_.adjoint_decision);
+            const ProductDecision* was = before ? &before->adjoint_decision : chosen_order.timing ? &chosen_order.timing->adjoint : nullptr;
+            adjoint_ = prepare(a, offsets, options_.adjoint, was, plan_.adjoint_decision);
         };
         // With the offsets of its matrix in host memory: those that came from there, or a copy of those on the device.
         const auto with_offsets = [&](DeviceCsr<T>& a, const auto& use) {

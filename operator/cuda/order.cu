@@ -41,7 +41,6 @@ __global__ void row_keys_kernel(OrderKind kind, std::int64_t rows, const Offset*
 }
 
 // Sorts indices by keys with a stable radix sort. One set of buffers for any number of sorts of up to `most` keys.
-template <class Key>
 class Sorter {
   public:
     Sorter(std::int64_t most, const CudaContext& context)
@@ -51,35 +50,40 @@ class Sorter {
         LSMR_CHECK(cudaGetLastError());
     }
     // order: n indices.
-    void operator()(std::int64_t n, const Key* keys, std::int32_t* order) {
+    void operator()(std::int64_t n, const std::uint64_t* keys, std::int32_t* order) {
         if (n == 0) return;
         auto bytes = static_cast<std::size_t>(temporary_.bytes());
-        LSMR_CHECK(cub::DeviceRadixSort::SortPairs(temporary_.data(), bytes, keys, sorted_keys_.data(), indices_.data(), order, n, 0,
-                                                   static_cast<int>(8 * sizeof(Key)), context_.stream()));
+        LSMR_CHECK(cub::DeviceRadixSort::SortPairs(temporary_.data(), bytes, keys, sorted_keys_.data(), indices_.data(), order, n, 0, 64,
+                                                   context_.stream()));
     }
 
   private:
     static std::int64_t temporary_bytes(std::int64_t most) {
         std::size_t bytes = 0;
-        const Key* keys = nullptr;
+        const std::uint64_t* keys = nullptr;
         const std::int32_t* indices = nullptr;
-        LSMR_CHECK(cub::DeviceRadixSort::SortPairs(nullptr, bytes, keys, static_cast<Key*>(nullptr), indices, static_cast<std::int32_t*>(nullptr), most));
+        LSMR_CHECK(cub::DeviceRadixSort::SortPairs(nullptr, bytes, keys, static_cast<std::uint64_t*>(nullptr), indices, static_cast<std::int32_t*>(nullptr), most));
         return static_cast<std::int64_t>(bytes);
     }
     const CudaContext& context_;
     DeviceBuffer<std::int32_t> indices_;
-    DeviceBuffer<Key> sorted_keys_;
+    DeviceBuffer<std::uint64_t> sorted_keys_;
     DeviceBuffer<std::byte> temporary_;
 };
 
 // --- points ---
 
+// The point of its group in the coarser problem (group: null where there is none), or a random one.
 template <class Offset>
-__global__ void start_kernel(std::int64_t cols, std::int64_t longest, const Offset* transposed_offsets, float* points) {
+__global__ void start_kernel(std::int64_t cols, std::int64_t longest, const Offset* transposed_offsets, const std::int32_t* group, const float* coarse,
+                             float* points) {
     for (std::int64_t k = first_index(); k < cols * kPoint; k += index_step()) {
         const std::int64_t j = k / kPoint;
-        const bool counts = static_cast<std::int64_t>(transposed_offsets[j + 1] - transposed_offsets[j]) <= longest;
-        points[k] = counts ? lsmr::detail::start_point(j, static_cast<int>(k % kPoint)) : 0.0F;
+        const auto c = static_cast<int>(k % kPoint);
+        const std::int64_t from = group != nullptr ? group[j] : -1;
+        if (static_cast<std::int64_t>(transposed_offsets[j + 1] - transposed_offsets[j]) > longest) points[k] = 0.0F;
+        else if (from >= 0 && coarse[from * kPoint] > 0) points[k] = coarse[from * kPoint + c];
+        else points[k] = lsmr::detail::start_point(j, c);
     }
 }
 
@@ -183,43 +187,222 @@ __global__ void gram_kernel(std::int64_t cols, const float* points, const float*
     partial[static_cast<std::int64_t>(blockIdx.x) * kPairs + threadIdx.x] = total;
 }
 
-struct Triangle {
+struct Transform {
     float t[kPairs];
 };
-__global__ void transform_kernel(std::int64_t cols, Triangle triangle, float* points) {
+__global__ void transform_kernel(std::int64_t cols, Transform transform, float* points) {
     for (std::int64_t j = first_index(); j < cols; j += index_step()) {
         float p[kPoint], q[kPoint] = {};
         for (int c = 0; c < kPoint; ++c) p[c] = points[j * kPoint + c];
         for (int r = 0; r < kPoint; ++r) {
-            for (int c = r; c < kPoint; ++c) q[c] += p[r] * triangle.t[r * kPoint + c];
+            for (int c = 0; c < kPoint; ++c) q[c] += p[r] * transform.t[r * kPoint + c];
         }
         for (int c = 0; c < kPoint; ++c) points[j * kPoint + c] = q[c];
     }
 }
 
-// --- ranks ---
+// --- groups ---
 
-// Coordinate c of the columns' points, then of the rows'.
-__global__ void coordinate_kernel(std::int64_t cols, std::int64_t rows, int c, const float* col_points, const float* row_points, float* keys) {
-    for (std::int64_t i = first_index(); i < cols + rows; i += index_step()) keys[i] = i < cols ? col_points[i * kPoint + c] : row_points[(i - cols) * kPoint + c];
+template <class Offset>
+__global__ void seed_kernel(std::int64_t cols, std::int64_t longest, int round, const Offset* transposed_offsets, std::uint32_t* labels) {
+    for (std::int64_t j = first_index(); j < cols; j += index_step()) {
+        const auto length = static_cast<std::int64_t>(transposed_offsets[j + 1] - transposed_offsets[j]);
+        if (labels[j] == lsmr::detail::kNoLabel && length > 0 && length <= longest && lsmr::detail::is_seed(j, round))
+            labels[j] = lsmr::detail::label_of(static_cast<std::int32_t>(j));
+    }
 }
 
-// The bits of coordinate c's ranks into the Morton keys: order[r] is the line of rank r.
-__global__ void rank_kernel(std::int64_t count, int c, const std::int32_t* order, std::uint64_t* keys) {
-    for (std::int64_t r = first_index(); r < count; r += index_step()) {
-        std::uint32_t ranks[kPoint - 1] = {};
-        const std::uint32_t rank = lsmr::detail::short_rank(r, count);
+// Rows without a label take the least of their columns; eight lanes a row.
+template <class Offset>
+__global__ void label_kernel(std::int64_t rows, std::int64_t longest, const Offset* offsets, const std::int32_t* columns, const std::uint32_t* from,
+                             std::uint32_t* to) {
+    const std::int64_t row = first_index() / kPoint;
+    const int lane = static_cast<int>(threadIdx.x) % kPoint;
+    // The same for the eight lanes: those that leave are in no shuffle.
+    if (row >= rows || to[row] != lsmr::detail::kNoLabel) return;
+    const auto begin = static_cast<std::int64_t>(offsets[row]);
+    const auto length = static_cast<std::int64_t>(offsets[row + 1]) - begin;
+    if (length == 0 || length > longest) return;
+    const unsigned mask = 0xffU << (threadIdx.x % 32 / kPoint * kPoint);
+    const std::int64_t step = lsmr::detail::label_step(length);
+    std::uint32_t least = lsmr::detail::kNoLabel;
+    for (std::int64_t k = lane * step; k < length; k += kPoint * step) {
+        const std::uint32_t label = from[columns[begin + k]];
+        least = label < least ? label : least;
+    }
+    for (int other = kPoint / 2; other > 0; other /= 2) {
+        const std::uint32_t label = __shfl_xor_sync(mask, least, other, kPoint);
+        least = label < least ? label : least;
+    }
+    if (lane == 0) to[row] = least;
+}
+
+// 1 for seeds, and for the place behind the last column 0.
+__global__ void is_seed_kernel(std::int64_t cols, const std::uint32_t* labels, std::int32_t* seed) {
+    for (std::int64_t j = first_index(); j <= cols; j += index_step())
+        seed[j] = j < cols && labels[j] == lsmr::detail::label_of(static_cast<std::int32_t>(j)) ? 1 : 0;
+}
+
+// Labels to the numbers of groups; -1: none.
+__global__ void group_kernel(std::int64_t lines, const std::int32_t* group_of_seed, const std::uint32_t* labels, std::int32_t* group) {
+    for (std::int64_t i = first_index(); i < lines; i += index_step())
+        group[i] = labels[i] != lsmr::detail::kNoLabel ? group_of_seed[lsmr::detail::seed_of(labels[i])] : -1;
+}
+
+// The row of [low, high] that holds entry k: the last one that begins at or before it.
+template <class Offset>
+__device__ std::int64_t row_of(const Offset* offsets, std::int64_t low, std::int64_t high, std::int64_t k) {
+    while (low < high) {
+        const std::int64_t middle = low + (high - low + 1) / 2;
+        if (static_cast<std::int64_t>(offsets[middle]) <= k) low = middle;
+        else high = middle - 1;
+    }
+    return low;
+}
+
+constexpr std::uint64_t kNoEntry = ~std::uint64_t{0};
+// The groups of the sampled entries, the row's in the upper half; kNoEntry where one of them is none.
+template <class Offset>
+__global__ void sample_kernel(std::int64_t samples, std::int64_t step, std::int64_t rows, std::int64_t nnz, const Offset* offsets, const std::int32_t* columns,
+                              const std::int32_t* row_group, const std::int32_t* col_group, std::uint64_t* entries) {
+    for (std::int64_t s = first_index(); s < samples; s += index_step()) {
+        const std::int64_t k = lsmr::detail::sampled_entry(s, step, nnz);
+        const std::int32_t row = row_group[row_of(offsets, 0, rows - 1, k)];
+        const std::int32_t col = col_group[columns[k]];
+        entries[s] = row >= 0 && col >= 0 ? static_cast<std::uint64_t>(row) << 32 | static_cast<std::uint64_t>(col) : kNoEntry;
+    }
+}
+
+// CSR of sorted entries. offsets: groups + 1 of them.
+__global__ void coarse_offsets_kernel(std::int64_t groups, std::int64_t count, const std::uint64_t* entries, std::int32_t* offsets) {
+    for (std::int64_t g = first_index(); g <= groups; g += index_step()) {
+        const std::uint64_t key = static_cast<std::uint64_t>(g) << 32;
+        std::int64_t low = 0, high = count;  // the first entry that is not below the key
+        while (low < high) {
+            const std::int64_t middle = low + (high - low) / 2;
+            if (entries[middle] < key) low = middle + 1;
+            else high = middle;
+        }
+        offsets[g] = static_cast<std::int32_t>(low);
+    }
+}
+// The columns of sorted entries, and the entries of the transpose.
+__global__ void coarse_columns_kernel(std::int64_t count, const std::uint64_t* entries, std::int32_t* columns, std::uint64_t* transposed) {
+    for (std::int64_t k = first_index(); k < count; k += index_step()) {
+        columns[k] = static_cast<std::int32_t>(entries[k] & 0xffffffffU);
+        transposed[k] = entries[k] << 32 | entries[k] >> 32;
+    }
+}
+
+// --- runs and halvings ---
+
+// Mean points of runs of columns, and each block's part of how far columns are from their run's mean and from the origin.
+constexpr int kScatterBlocks = 264;
+__global__ void run_kernel(std::int64_t cols, lsmr::detail::Weights weights, const float* points, float* means, double* partial) {
+    constexpr std::int64_t kRun = lsmr::detail::kRun;
+    __shared__ double sums[2][kThreads];
+    double within = 0, all = 0;
+    for (std::int64_t run = first_index(); run * kRun < cols; run += index_step()) {
+        const std::int64_t first = run * kRun;
+        const std::int64_t end = first + kRun < cols ? first + kRun : cols;
+        float mean[kPoint] = {};
+        for (std::int64_t j = first; j < end; ++j) {
 #pragma unroll
-        for (int k = 0; k < kPoint - 1; ++k) ranks[k] = k == c - 1 ? rank : 0;
-        keys[order[r]] |= lsmr::detail::morton_key(ranks);
+            for (int c = 0; c < kPoint; ++c) mean[c] += points[j * kPoint + c];
+        }
+#pragma unroll
+        for (int c = kPoint - 1; c >= 0; --c) {
+            mean[c] = mean[0] > 0 ? mean[c] / mean[0] : 0.0F;
+            means[run * kPoint + c] = mean[c];
+        }
+        for (std::int64_t j = first; j < end; ++j) {
+            if (!(points[j * kPoint] > 0)) continue;
+#pragma unroll
+            for (int c = 1; c < kPoint; ++c) {
+                const float p = weights.of[c] * points[j * kPoint + c];
+                const float off = p - weights.of[c] * mean[c];
+                within += static_cast<double>(off * off);
+                all += static_cast<double>(p * p);
+            }
+        }
+    }
+    sums[0][threadIdx.x] = within;
+    sums[1][threadIdx.x] = all;
+    __syncthreads();
+    if (threadIdx.x >= 2) return;
+    double total = 0;
+    for (int k = 0; k < kThreads; ++k) total += sums[threadIdx.x][k];
+    partial[2 * static_cast<std::int64_t>(blockIdx.x) + threadIdx.x] = total;
+}
+
+__global__ void take_means_kernel(std::int64_t cols, const float* means, float* points) {
+    for (std::int64_t j = first_index(); j < cols; j += index_step()) {
+        if (!(points[j * kPoint] > 0)) continue;
+        for (int c = 0; c < kPoint; ++c) points[j * kPoint + c] = means[j / lsmr::detail::kRun * kPoint + c];
     }
 }
 
-// Lines without a point come last.
-__global__ void last_kernel(std::int64_t lines, const float* points, std::uint64_t* keys) {
-    for (std::int64_t i = first_index(); i < lines; i += index_step()) {
-        if (!(points[i * kPoint] > 0)) keys[i] = ~std::uint64_t{0};
+// Points of runs of columns, then of rows.
+struct Lines {
+    std::int64_t runs;
+    std::int64_t count;
+    const float* run_points;
+    const float* row_points;
+    __device__ const float* operator[](std::int64_t i) const { return i < runs ? run_points + i * kPoint : row_points + (i - runs) * kPoint; }
+};
+
+// The coordinate that spreads widest over a sample of each piece; a warp a piece, in which eight lanes hold a point.
+__global__ void widest_kernel(Lines lines, lsmr::detail::Weights weights, int level, const std::int32_t* order, int* widest) {
+    constexpr unsigned kAll = 0xffffffffU;
+    const std::int64_t piece = first_index() / 32;
+    if (piece >= std::int64_t{1} << level) return;  // all of the warp
+    const int lane = static_cast<int>(threadIdx.x) % kPoint;
+    const std::int64_t begin = lsmr::detail::piece_begin(lines.count, level, piece);
+    const std::int64_t end = lsmr::detail::piece_begin(lines.count, level, piece + 1);
+    const std::int64_t step = (end - begin + lsmr::detail::kPieceSample - 1) / lsmr::detail::kPieceSample;
+    const float origin = lines[order[begin]][lane];
+    float sum = 0, squares = 0, count = 0;
+    for (std::int64_t r = begin + static_cast<std::int64_t>(threadIdx.x % 32 / kPoint) * step; r < end; r += 32 / kPoint * step) {
+        const float v = lines[order[r]][lane] - origin;
+        sum += v;
+        squares += v * v;
+        count += 1;
     }
+    for (int other = kPoint; other < 32; other *= 2) {
+        sum += __shfl_xor_sync(kAll, sum, other);
+        squares += __shfl_xor_sync(kAll, squares, other);
+        count += __shfl_xor_sync(kAll, count, other);
+    }
+    float most = lane == 0 ? -1.0F : weights.of[lane] * weights.of[lane] * (squares / count - sum / count * (sum / count));
+    int best = lane;
+    for (int other = 1; other < kPoint; other *= 2) {
+        const float spread = __shfl_xor_sync(kAll, most, other);
+        const int of = __shfl_xor_sync(kAll, best, other);
+        if (spread > most || (spread == most && of < best)) {
+            most = spread;
+            best = of;
+        }
+    }
+    if (threadIdx.x % 32 == 0) widest[piece] = best;
+}
+
+// The piece of each place, and the coordinate of its line that the piece is cut across.
+__global__ void piece_kernel(Lines lines, int level, const std::int32_t* order, const int* widest, std::uint64_t* keys) {
+    for (std::int64_t r = first_index(); r < lines.count; r += index_step()) {
+        const std::int64_t piece = lsmr::detail::piece_of(lines.count, level, r);
+        const auto bits = static_cast<std::uint32_t>(__float_as_int(lines[order[r]][widest[piece]] + 0.0F));  // -0 becomes 0
+        const std::uint32_t ascending = bits >> 31 != 0 ? ~bits : bits | std::uint32_t{1} << 31;
+        keys[r] = static_cast<std::uint64_t>(piece) << 32 | ascending;
+    }
+}
+
+__global__ void place_kernel(std::int64_t count, const std::int32_t* order, std::uint32_t* place) {
+    for (std::int64_t r = first_index(); r < count; r += index_step()) place[order[r]] = static_cast<std::uint32_t>(r);
+}
+
+// Places to keys of columns (run: of how many a place is) or rows; those without a point come last.
+__global__ void place_key_kernel(std::int64_t lines, std::int64_t run, const float* points, const std::uint32_t* place, std::uint64_t* keys) {
+    for (std::int64_t i = first_index(); i < lines; i += index_step()) keys[i] = points[i * kPoint] > 0 ? place[i / run] : ~std::uint64_t{0};
 }
 
 // --- locality ---
@@ -265,17 +448,6 @@ __global__ void lengths_kernel(std::int64_t rows, const std::int32_t* row, const
     }
 }
 
-// The row of [low, high] that holds entry k: the last one that begins at or before it.
-template <class Offset>
-__device__ std::int64_t row_of(const Offset* offsets, std::int64_t low, std::int64_t high, std::int64_t k) {
-    while (low < high) {
-        const std::int64_t middle = low + (high - low + 1) / 2;
-        if (static_cast<std::int64_t>(offsets[middle]) <= k) low = middle;
-        else high = middle - 1;
-    }
-    return low;
-}
-
 // A block writes kTileEntries entries, whatever rows they are of.
 constexpr std::int64_t kTileEntries = 2048;
 template <class T, class Offset>
@@ -296,61 +468,216 @@ __global__ void gather_rows_kernel(std::int64_t rows, std::int64_t nnz, const st
     }
 }
 
+// --- the spectral order ---
+
+// Groups of columns and rows, and the matrix of the groups, whose entries repeat.
+struct Coarse {
+    std::int64_t groups = 0;
+    DeviceBuffer<std::int32_t> col_group;
+    DeviceBuffer<std::int32_t> offsets, columns, transposed_offsets, transposed_columns;
+    DevicePattern<std::int32_t> pattern;
+};
+
+template <class Offset>
+struct Groups {
+    Groups(const DevicePattern<Offset>& a, const CudaContext& context) : col(context, a.cols), row(context, a.rows) {
+        const cudaStream_t stream = context.stream();
+        DeviceBuffer<std::uint32_t> col_labels(context, a.cols), row_labels(context, a.rows);
+        LSMR_CHECK(cudaMemsetAsync(col_labels.data(), 0xff, static_cast<std::size_t>(col_labels.bytes()), stream));  // kNoLabel
+        LSMR_CHECK(cudaMemsetAsync(row_labels.data(), 0xff, static_cast<std::size_t>(row_labels.bytes()), stream));
+        const std::int64_t longest_row = lsmr::detail::longest_of_order(a.rows, a.nnz);
+        const std::int64_t longest_col = lsmr::detail::longest_of_order(a.cols, a.nnz);
+        const auto lanes = [](std::int64_t lines) { return static_cast<unsigned>((lines * kPoint + kThreads - 1) / kThreads); };
+        for (int round = 0; round < lsmr::detail::kGroupRounds; ++round) {
+            seed_kernel<<<blocks_for(a.cols), kThreads, 0, stream>>>(a.cols, longest_col, round, a.transposed_offsets, col_labels.data());
+            label_kernel<<<lanes(a.rows), kThreads, 0, stream>>>(a.rows, longest_row, a.offsets, a.columns, col_labels.data(), row_labels.data());
+            label_kernel<<<lanes(a.cols), kThreads, 0, stream>>>(a.cols, longest_col, a.transposed_offsets, a.transposed_columns, row_labels.data(),
+                                                                 col_labels.data());
+            LSMR_CHECK(cudaGetLastError());
+        }
+        DeviceBuffer<std::int32_t> number(context, a.cols + 1);  // of the group of a seed
+        is_seed_kernel<<<blocks_for(a.cols + 1), kThreads, 0, stream>>>(a.cols, col_labels.data(), number.data());
+        LSMR_CHECK(cudaGetLastError());
+        std::size_t bytes = 0;
+        LSMR_CHECK(cub::DeviceScan::ExclusiveSum(nullptr, bytes, number.data(), number.data(), a.cols + 1));
+        DeviceBuffer<std::byte> temporary(context, static_cast<std::int64_t>(bytes));
+        LSMR_CHECK(cub::DeviceScan::ExclusiveSum(temporary.data(), bytes, number.data(), number.data(), a.cols + 1, stream));
+        std::int32_t last = 0;
+        LSMR_CHECK(cudaMemcpyAsync(&last, number.data() + a.cols, sizeof last, cudaMemcpyDeviceToHost, stream));
+        group_kernel<<<blocks_for(a.cols), kThreads, 0, stream>>>(a.cols, number.data(), col_labels.data(), col.data());
+        group_kernel<<<blocks_for(a.rows), kThreads, 0, stream>>>(a.rows, number.data(), row_labels.data(), row.data());
+        LSMR_CHECK(cudaGetLastError());
+        context.synchronize();
+        count = last;
+    }
+    std::int64_t count = 0;
+    DeviceBuffer<std::int32_t> col, row;
+};
+
+// False: the groups are hardly fewer than the columns.
+template <class Offset>
+bool make_coarse(const DevicePattern<Offset>& a, Coarse& coarse, const CudaContext& context) {
+    const cudaStream_t stream = context.stream();
+    Groups<Offset> groups(a, context);
+    if (groups.count == 0 || groups.count > a.cols / 2) return false;
+    const std::int64_t step = lsmr::detail::sample_step(a.nnz, groups.count);
+    const std::int64_t samples = (a.nnz + step - 1) / step;
+    DeviceBuffer<std::uint64_t> entries(context, samples), sorted(context, samples);
+    std::size_t bytes = 0;
+    LSMR_CHECK(cub::DeviceRadixSort::SortKeys(nullptr, bytes, entries.data(), sorted.data(), samples));
+    DeviceBuffer<std::byte> temporary(context, static_cast<std::int64_t>(bytes));
+    const auto sort = [&](std::int64_t count) {
+        LSMR_CHECK(cub::DeviceRadixSort::SortKeys(temporary.data(), bytes, entries.data(), sorted.data(), count, 0, 64, stream));
+    };
+    sample_kernel<<<blocks_for(samples), kThreads, 0, stream>>>(samples, step, a.rows, a.nnz, a.offsets, a.columns, groups.row.data(), groups.col.data(),
+                                                               entries.data());
+    LSMR_CHECK(cudaGetLastError());
+    sort(samples);
+    coarse.groups = groups.count;
+    coarse.offsets = DeviceBuffer<std::int32_t>(context, groups.count + 1);
+    coarse_offsets_kernel<<<blocks_for(groups.count + 1), kThreads, 0, stream>>>(groups.count, samples, sorted.data(), coarse.offsets.data());
+    LSMR_CHECK(cudaGetLastError());
+    std::int32_t nnz = 0;
+    LSMR_CHECK(cudaMemcpyAsync(&nnz, coarse.offsets.data() + groups.count, sizeof nnz, cudaMemcpyDeviceToHost, stream));
+    context.synchronize();
+    if (nnz == 0) return false;
+    coarse.columns = DeviceBuffer<std::int32_t>(context, nnz);
+    coarse.transposed_offsets = DeviceBuffer<std::int32_t>(context, groups.count + 1);
+    coarse.transposed_columns = DeviceBuffer<std::int32_t>(context, nnz);
+    coarse_columns_kernel<<<blocks_for(nnz), kThreads, 0, stream>>>(nnz, sorted.data(), coarse.columns.data(), entries.data());
+    LSMR_CHECK(cudaGetLastError());
+    sort(nnz);
+    coarse_offsets_kernel<<<blocks_for(groups.count + 1), kThreads, 0, stream>>>(groups.count, nnz, sorted.data(), coarse.transposed_offsets.data());
+    coarse_columns_kernel<<<blocks_for(nnz), kThreads, 0, stream>>>(nnz, sorted.data(), coarse.transposed_columns.data(), entries.data());
+    LSMR_CHECK(cudaGetLastError());
+    coarse.col_group = std::move(groups.col);
+    coarse.pattern = {groups.count, groups.count, nnz, coarse.offsets.data(), coarse.columns.data(), coarse.transposed_offsets.data(),
+                      coarse.transposed_columns.data()};
+    return true;
+}
+
+// Points of the columns and of the rows. lengths: of the directions, after the last round. False: given up.
+template <class Offset>
+bool embed(const DevicePattern<Offset>& a, bool may_give_up, float* x, float* y, double* lengths, const CudaContext& context) {
+    const cudaStream_t stream = context.stream();
+    const std::int64_t longest_row = lsmr::detail::longest_of_order(a.rows, a.nnz);
+    const std::int64_t longest_col = lsmr::detail::longest_of_order(a.cols, a.nnz);
+    int rounds = a.cols <= lsmr::detail::kCoarsest ? lsmr::detail::kCoarsestRounds : lsmr::detail::kFlatRounds;
+    Coarse coarse;
+    DeviceBuffer<float> start;
+    if (a.cols > lsmr::detail::kCoarsest && a.nnz > 0 && make_coarse(a, coarse, context)) {
+        start = DeviceBuffer<float>(context, coarse.groups * kPoint);
+        DeviceBuffer<float> rows_of_coarse(context, coarse.groups * kPoint);
+        embed(coarse.pattern, false, start.data(), rows_of_coarse.data(), lengths, context);
+        rounds = lsmr::detail::kRounds;
+    }
+    const std::int32_t* group = start.size() > 0 ? coarse.col_group.data() : nullptr;
+    start_kernel<<<blocks_for(a.cols * kPoint), kThreads, 0, stream>>>(a.cols, longest_col, a.transposed_offsets, group, start.data(), x);
+    LSMR_CHECK(cudaGetLastError());
+    DeviceBuffer<float> weight(context, a.cols);
+    const auto blocks = static_cast<unsigned>(std::min<std::int64_t>(kGramBlocks, (a.cols + kTilePoints - 1) / kTilePoints));
+    DeviceBuffer<double> partial(context, std::int64_t{blocks} * kPairs);
+    std::vector<double> host(static_cast<std::size_t>(partial.size()));
+    for (int round = 0; round < rounds; ++round) {
+        launch_average(a.rows, a.nnz, longest_row, a.offsets, a.columns, x, y, nullptr, stream);
+        launch_average(a.cols, a.nnz, longest_col, a.transposed_offsets, a.transposed_columns, y, x, weight.data(), stream);
+        gram_kernel<<<blocks, kThreads, 0, stream>>>(a.cols, x, weight.data(), partial.data());
+        LSMR_CHECK(cudaGetLastError());
+        LSMR_CHECK(cudaMemcpyAsync(host.data(), partial.data(), host.size() * sizeof(double), cudaMemcpyDeviceToHost, stream));
+        context.synchronize();
+        double gram[kPairs] = {};
+        for (std::size_t k = 0; k < host.size(); ++k) gram[k % kPairs] += host[k];
+        Transform transform;
+        lsmr::detail::orthonormalising(gram, transform.t, lengths);
+        if (may_give_up && round == lsmr::detail::kTrialRounds && lsmr::detail::lacks_structure(lsmr::detail::mean_length(lengths), a.rows, a.cols, a.nnz)) return false;
+        transform_kernel<<<blocks_for(a.cols), kThreads, 0, stream>>>(a.cols, transform, x);
+        LSMR_CHECK(cudaGetLastError());
+    }
+    launch_average(a.rows, a.nnz, longest_row, a.offsets, a.columns, x, y, nullptr, stream);
+    return true;
+}
+
+// Where it is worth it, gives all columns of a run the run's mean point, and the rows what follows. The points of runs; else nothing.
+template <class Offset>
+DeviceBuffer<float> join_runs(const DevicePattern<Offset>& a, const lsmr::detail::Weights& weights, float* x, float* y, const CudaContext& context) {
+    const cudaStream_t stream = context.stream();
+    DeviceBuffer<float> means(context, (a.cols + lsmr::detail::kRun - 1) / lsmr::detail::kRun * kPoint);
+    DeviceBuffer<double> partial(context, 2 * kScatterBlocks);
+    run_kernel<<<kScatterBlocks, kThreads, 0, stream>>>(a.cols, weights, x, means.data(), partial.data());
+    LSMR_CHECK(cudaGetLastError());
+    double host[2 * kScatterBlocks];
+    LSMR_CHECK(cudaMemcpyAsync(host, partial.data(), sizeof host, cudaMemcpyDeviceToHost, stream));
+    context.synchronize();
+    double within = 0, all = 0;
+    for (int block = 0; block < kScatterBlocks; ++block) {
+        within += host[2 * block];
+        all += host[2 * block + 1];
+    }
+    if (!(within < lsmr::detail::kRunScatter * all)) return {};
+    take_means_kernel<<<blocks_for(a.cols), kThreads, 0, stream>>>(a.cols, means.data(), x);
+    LSMR_CHECK(cudaGetLastError());
+    launch_average(a.rows, a.nnz, lsmr::detail::longest_of_order(a.rows, a.nnz), a.offsets, a.columns, x, y, nullptr, stream);
+    return means;
+}
+
+// Places of the lines along the halvings.
+DeviceBuffer<std::uint32_t> places(const Lines& lines, const lsmr::detail::Weights& weights, const CudaContext& context) {
+    const cudaStream_t stream = context.stream();
+    DeviceBuffer<std::uint32_t> place(context, lines.count);
+    if (lines.count == 0) return place;
+    const int levels = lsmr::detail::halvings(lines.count);
+    DeviceBuffer<std::int32_t> order(context, lines.count), sorted_order(context, lines.count);
+    DeviceBuffer<std::uint64_t> keys(context, lines.count), sorted_keys(context, lines.count);
+    DeviceBuffer<int> widest(context, std::int64_t{1} << levels);
+    std::size_t bytes = 0;
+    LSMR_CHECK(cub::DeviceRadixSort::SortPairs(nullptr, bytes, keys.data(), sorted_keys.data(), order.data(), sorted_order.data(), lines.count));
+    DeviceBuffer<std::byte> temporary(context, static_cast<std::int64_t>(bytes));
+    iota_kernel<<<blocks_for(lines.count), kThreads, 0, stream>>>(lines.count, order.data());
+    for (int level = 0; level < levels; ++level) {
+        const auto warps = static_cast<unsigned>(((std::int64_t{32} << level) + kThreads - 1) / kThreads);
+        widest_kernel<<<warps, kThreads, 0, stream>>>(lines, weights, level, order.data(), widest.data());
+        piece_kernel<<<blocks_for(lines.count), kThreads, 0, stream>>>(lines, level, order.data(), widest.data(), keys.data());
+        LSMR_CHECK(cudaGetLastError());
+        LSMR_CHECK(cub::DeviceRadixSort::SortPairs(temporary.data(), bytes, keys.data(), sorted_keys.data(), order.data(), sorted_order.data(), lines.count, 0,
+                                                   32 + level, stream));
+        std::swap(order, sorted_order);
+    }
+    place_kernel<<<blocks_for(lines.count), kThreads, 0, stream>>>(lines.count, order.data(), place.data());
+    LSMR_CHECK(cudaGetLastError());
+    return place;
+}
+
 template <class Offset>
 bool spectral_order(const DevicePattern<Offset>& a, bool may_give_up, DeviceOrder& order, const CudaContext& context) {
     const cudaStream_t stream = context.stream();
     const std::int64_t m = a.rows, n = a.cols;
-    const std::int64_t longest_row = lsmr::detail::longest_of_order(m, a.nnz);
-    const std::int64_t longest_col = lsmr::detail::longest_of_order(n, a.nnz);
-    DeviceBuffer<float> x(context, n * kPoint), y(context, m * kPoint), weight(context, n);
-    {
-        DeviceBuffer<double> partial(context, std::int64_t{kGramBlocks} * kPairs);
-        std::vector<double> host(static_cast<std::size_t>(kGramBlocks * kPairs));
-        if (n > 0) {
-            start_kernel<<<blocks_for(n * kPoint), kThreads, 0, stream>>>(n, longest_col, a.transposed_offsets, x.data());
-            LSMR_CHECK(cudaGetLastError());
-        }
-        for (int round = 0; round < lsmr::detail::kRounds && n > 0; ++round) {
-            launch_average(m, a.nnz, longest_row, a.offsets, a.columns, x.data(), y.data(), nullptr, stream);
-            launch_average(n, a.nnz, longest_col, a.transposed_offsets, a.transposed_columns, y.data(), x.data(), weight.data(), stream);
-            gram_kernel<<<kGramBlocks, kThreads, 0, stream>>>(n, x.data(), weight.data(), partial.data());
-            LSMR_CHECK(cudaGetLastError());
-            LSMR_CHECK(cudaMemcpyAsync(host.data(), partial.data(), host.size() * sizeof(double), cudaMemcpyDeviceToHost, stream));
-            context.synchronize();
-            double gram[kPairs] = {};
-            for (std::size_t k = 0; k < host.size(); ++k) gram[k % kPairs] += host[k];
-            Triangle triangle;
-            double growth = 0;
-            lsmr::detail::orthonormalising(gram, triangle.t, &growth);
-            if (may_give_up && round == lsmr::detail::kTrialRounds && lsmr::detail::lacks_structure(growth, m, n, a.nnz)) return false;
-            transform_kernel<<<blocks_for(n), kThreads, 0, stream>>>(n, triangle, x.data());
-            LSMR_CHECK(cudaGetLastError());
-        }
-        launch_average(m, a.nnz, longest_row, a.offsets, a.columns, x.data(), y.data(), nullptr, stream);
+    DeviceBuffer<float> x(context, n * kPoint), y(context, m * kPoint);
+    double lengths[kPoint - 1] = {};
+    if (n > 0) {
+        if (!embed(a, may_give_up, x.data(), y.data(), lengths, context)) return false;
+    } else if (m > 0) {
+        LSMR_CHECK(cudaMemsetAsync(y.data(), 0, static_cast<std::size_t>(y.bytes()), stream));
     }
-    const std::int64_t count = m + n;
-    DeviceBuffer<std::uint64_t> keys(context, count);
-    if (count > 0) LSMR_CHECK(cudaMemsetAsync(keys.data(), 0, static_cast<std::size_t>(keys.bytes()), stream));
-    {
-        DeviceBuffer<float> coordinate(context, count);
-        DeviceBuffer<std::int32_t> line(context, count);
-        Sorter<float> sort(count, context);
-        for (int c = 1; c < kPoint && count > 0; ++c) {
-            coordinate_kernel<<<blocks_for(count), kThreads, 0, stream>>>(n, m, c, x.data(), y.data(), coordinate.data());
-            LSMR_CHECK(cudaGetLastError());
-            sort(count, coordinate.data(), line.data());
-            rank_kernel<<<blocks_for(count), kThreads, 0, stream>>>(count, c, line.data(), keys.data());
-            LSMR_CHECK(cudaGetLastError());
-        }
-    }
-    Sorter<std::uint64_t> sort(std::max(m, n), context);
+    const lsmr::detail::Weights weights = lsmr::detail::coordinate_weights(lengths);
+    const DeviceBuffer<float> joined = n > 0 ? join_runs(a, weights, x.data(), y.data(), context) : DeviceBuffer<float>();
+    const std::int64_t run = joined.size() > 0 ? lsmr::detail::kRun : 1;
+    const std::int64_t runs = (n + run - 1) / run;
+    const Lines lines{runs, runs + m, joined.size() > 0 ? joined.data() : x.data(), y.data()};
+    const DeviceBuffer<std::uint32_t> place = places(lines, weights, context);
+    DeviceBuffer<std::uint64_t> keys(context, std::max(m, n));
+    Sorter sort(std::max(m, n), context);
     order.row = DeviceBuffer<std::int32_t>(context, m);
     order.col = DeviceBuffer<std::int32_t>(context, n);
-    if (n > 0) last_kernel<<<blocks_for(n), kThreads, 0, stream>>>(n, x.data(), keys.data());
-    if (m > 0) last_kernel<<<blocks_for(m), kThreads, 0, stream>>>(m, y.data(), keys.data() + n);
-    LSMR_CHECK(cudaGetLastError());
-    sort(n, keys.data(), order.col.data());
-    sort(m, keys.data() + n, order.row.data());
+    if (n > 0) {
+        place_key_kernel<<<blocks_for(n), kThreads, 0, stream>>>(n, run, x.data(), place.data(), keys.data());
+        LSMR_CHECK(cudaGetLastError());
+        sort(n, keys.data(), order.col.data());
+    }
+    if (m > 0) {
+        place_key_kernel<<<blocks_for(m), kThreads, 0, stream>>>(m, 1, y.data(), place.data() + runs, keys.data());
+        LSMR_CHECK(cudaGetLastError());
+        sort(m, keys.data(), order.row.data());
+    }
     return true;
 }
 
@@ -390,7 +717,7 @@ bool make_order(OrderKind kind, const DevicePattern<Offset>& a, bool may_give_up
     DeviceBuffer<std::uint64_t> keys(context, a.rows);
     row_keys_kernel<<<blocks_for(a.rows), kThreads, 0, context.stream()>>>(kind, a.rows, a.offsets, a.columns, keys.data());
     LSMR_CHECK(cudaGetLastError());
-    Sorter<std::uint64_t>(a.rows, context)(a.rows, keys.data(), order.row.data());
+    Sorter(a.rows, context)(a.rows, keys.data(), order.row.data());
     if (symmetric) copy(order.col, order.row);
     return true;
 }
