@@ -625,8 +625,6 @@ void check_combinations(const CommandLine& line) {
     refuse_together(preconditioned && line.solve.method == Method::cg, "--precondition is for --method lsmr, lsqr and cgls");
     refuse_together(line.prepare.cholesky_shift > 0 && line.prepare.preconditioner != Preconditioner::cholesky,
                     "--ic-shift needs --precondition ic");
-    refuse_together(line.prepare.preconditioner == Preconditioner::cholesky && line.prepare.device == DeviceKind::cuda,
-                    "--precondition ic runs on the CPU only");
     const bool reorthogonalized = line.solve.reorthogonalize != 0;
     refuse_together(reorthogonalized && (line.solve.method == Method::cg || line.solve.method == Method::cgls),
                     "--reorthogonalize is for --method lsmr and lsqr");
@@ -665,8 +663,6 @@ void check_combinations(const CommandLine& line) {
     refuse_together(errors && is_robust(line), "--standard-errors are those of least squares, not of a --loss");
     refuse_together(errors && (line.prepare.scale == Scaling::rows || line.prepare.scale == Scaling::both),
                     "--standard-errors need rows of equal error, which --scale rows undoes: take --weights");
-    refuse_together(line.prepare.preconditioner == Preconditioner::sketch && line.prepare.device == DeviceKind::cuda,
-                    "--precondition sketch runs on the CPU only");
     refuse_together(preconditioned && line.solve.trust_radius > 0,
                     "--trust-radius bounds ||x - x0||, which does not grow steadily with --precondition");
     const bool robust = is_robust(line);

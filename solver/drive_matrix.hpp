@@ -3,8 +3,10 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <memory>
 #include <utility>
+#include <vector>
 
 #include "solver/cg.hpp"
 #include "solver/cgls.hpp"
@@ -12,6 +14,7 @@
 #include "solver/engine.hpp"
 #include "solver/lsmr.hpp"
 #include "solver/lsqr.hpp"
+#include "solver/power_of_two.hpp"
 
 namespace lsmr::detail {
 
@@ -73,8 +76,8 @@ inline DriveProblem drive_problem(const EngineMatrix& a, std::span<const double>
         problem.k_frobenius = a.preconditioner->scaled_frobenius;
     }
     if (a.sketch) {  // S A K has orthonormal columns, so ||A K||_F is sqrt(cols) but for the sketch's distortion; damping included
-        problem.preconditioned_frobenius = std::ldexp(std::sqrt(static_cast<double>(a.sketch->cols())), a.sketch->exponent());
-        problem.k_exponent = a.sketch->exponent() - a.exponent;
+        problem.preconditioned_frobenius = std::ldexp(std::sqrt(static_cast<double>(a.sketch->cols)), a.sketch->exponent);
+        problem.k_exponent = a.sketch->exponent - a.exponent;
     }
     if (a.cholesky) {
         problem.preconditioned_frobenius = -1;
@@ -86,6 +89,39 @@ inline DriveProblem drive_problem(const EngineMatrix& a, std::span<const double>
     problem.identity = resumption.identity;
     problem.resume = resumption.from;
     return problem;
+}
+
+// x0 + d, d the solution of the sketched problem: where a sketch-preconditioned run begins. Empty where it is not finite. x0 empty: zero.
+// factors.solve(r): the d of least ||S (r - 2^-exponent [A; G; damp D] d)||.
+template <class Factors>
+std::vector<double> sketch_solution(Factors& factors, const EngineMatrix& m, std::span<const double> b, std::span<const double> x0,
+                                    const SolveOptions& options, double sketch_damp) {
+    const auto n = static_cast<std::size_t>(m.original->cols());
+    const auto scale = [&m](std::size_t j) { return m.column_scale.empty() ? 1.0 : m.column_scale[j]; };
+    const auto x0_at = [&x0](std::size_t j) { return x0.empty() ? 0.0 : x0[j]; };
+    // The residual of x0 in units in which b is near 1, and z = D^-1 x in those in which A is.
+    const int f = binary_exponent(std::max(max_abs(b.data(), static_cast<std::int64_t>(b.size())), std::numeric_limits<double>::min()));
+    std::vector<double> r(b.begin(), b.end());
+    for (double& ri : r) ri = PowerOfTwo(-f)(ri);
+    if (!x0.empty()) {
+        std::vector<double> z(n);
+        for (std::size_t j = 0; j < n; ++j) z[j] = PowerOfTwo(-m.exponent - f)(x0[j] / scale(j));
+        HostAudit(*m.working, m.below.get()).subtract_product(1.0, z.data(), r.data());
+    }
+    if (sketch_damp > 0) {
+        const bool around_x0 = options.damp_center == DampCenter::x0;
+        for (std::size_t j = 0; j < n; ++j) {
+            const double center = options.damp_center == DampCenter::given ? options.center[j] : around_x0 ? x0_at(j) : 0.0;
+            r.push_back(PowerOfTwo(-f)(options.damp * (center - x0_at(j))));
+        }
+    }
+    std::vector<double> x = factors.solve(r);
+    const PowerOfTwo back(f + m.exponent - m.sketch->exponent);
+    for (std::size_t j = 0; j < n; ++j) {
+        x[j] = x0_at(j) + scale(j) * back(x[j]);
+        if (!std::isfinite(x[j])) return {};
+    }
+    return x;
 }
 
 }  // namespace lsmr::detail

@@ -26,8 +26,9 @@ struct EngineMatrix {
     std::vector<double> column_scale;        // empty: ones
     int exponent = 0;
     std::shared_ptr<const BlockPreconditioner> preconditioner;  // of working, below and column_scale; null: none
-    std::shared_ptr<const Sketch> sketch;    // the same, in its place
-    std::shared_ptr<const IncompleteCholesky> cholesky;  // the same
+    std::shared_ptr<const SketchPlan> sketch;            // the same, in its place: each engine factors it
+    std::shared_ptr<const Sketch> host_sketch;           // the factors, once an engine on the CPU has made them
+    std::shared_ptr<const IncompleteCholesky> cholesky;  // the same, in the place of both
     double max_abs = 0;          // of working and below
     double frobenius = 0;        // of both, one above the other
     double claim_frobenius = 0;  // the same before columns were scaled

@@ -5,8 +5,10 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <utility>
 
 #include "memory/error.hpp"
+#include "memory/host_buffer.hpp"
 #include "solver/power_of_two.hpp"
 
 namespace lsmr {
@@ -210,6 +212,16 @@ bool IncompleteCholesky::factor(const CsrMatrix& a, const CsrMatrix& at, const C
         }
     }
     return true;
+}
+
+CsrMatrix IncompleteCholesky::upper() const {
+    HostBuffer<std::int64_t> offsets(cols() + 1);
+    HostBuffer<std::int32_t> columns(nnz());
+    HostBuffer<double> values(nnz());
+    std::copy(begins_.begin(), begins_.end(), offsets.data());
+    std::copy(rows_.begin(), rows_.end(), columns.data());
+    std::copy(values_.begin(), values_.end(), values.data());
+    return CsrMatrix::from_csr(cols(), cols(), std::move(offsets), std::move(columns), std::move(values));
 }
 
 template <class T>

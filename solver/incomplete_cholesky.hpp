@@ -33,6 +33,8 @@ class IncompleteCholesky {
     double shift() const { return shift_; }  // that was needed
     int exponent() const { return exponent_; }  // K is that of 2^-exponent [a; below; damp D]
     const std::vector<double>& values() const { return values_; }
+    const std::vector<double>& scale() const { return scale_; }  // S
+    CsrMatrix upper() const;                                     // L^T
 
     // K in host memory, by triangular solves, for columns of A in this order; the factor must outlive it. T: double, float.
     template <class T>

@@ -30,7 +30,7 @@ enum class ExecutorKind { automatic, graph, persistent };
 enum class Scaling { none, columns, rows, both };
 
 // M near A^T A, for LSMR, LSQR and CGLS. columns: its diagonal, the squared norms of the columns; blocks: blocks on its diagonal. sketch: R^T R
-// of a random sketch of A (solver/sketch.hpp). cholesky: an incomplete factor of A^T A (solver/incomplete_cholesky.hpp). Both on the CPU only.
+// of a random sketch of A (solver/sketch.hpp). cholesky: an incomplete factor of A^T A (solver/incomplete_cholesky.hpp).
 // given: the caller's K, M = (K K^T)^-1.
 enum class Preconditioner { none, columns, blocks, sketch, cholesky, given };
 

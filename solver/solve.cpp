@@ -70,13 +70,6 @@ std::unique_ptr<Engine> make_engine(const EngineMatrix& a, const PrepareOptions&
         refuse_without_gpu("the CPU was asked for");
         return make_cpu_engine(a, options);
     }
-    if (a.sketch || a.cholesky) {
-        refuse_without_gpu(fmt::format("the {} preconditioner runs on the CPU only", name(options.preconditioner)));
-        if (probe_cuda(options.device_index).usable) {
-            notes.push_back(fmt::format("running on the CPU: the {} preconditioner runs there only", name(options.preconditioner)));
-        }
-        return make_cpu_engine(a, options);
-    }
     if (options.device == DeviceKind::automatic) {
         const CudaProbe probe = probe_cuda(options.device_index);
         if (!probe.usable) {
@@ -117,17 +110,15 @@ void check_damp_hint(const PrepareOptions& options) {
 
 void make_sketch(EngineMatrix& m, const PrepareOptions& options, std::string& note) {
     check_damp_hint(options);
-    if (options.device == DeviceKind::cuda) throw InputError("the sketch preconditioner runs on the CPU only");
-    m.sketch =
-        std::make_shared<const Sketch>(*m.working, m.below.get(), m.column_scale, PowerOfTwo(m.exponent)(options.preconditioner_damp),
-                                       options.sketch_seed, options.preconditioner_limit_bytes);
+    m.sketch = std::make_shared<const SketchPlan>(plan_sketch(m.working, m.below, m.column_scale,
+                                                              PowerOfTwo(m.exponent)(options.preconditioner_damp), options.sketch_seed,
+                                                              options.preconditioner_limit_bytes));
     note = fmt::format("preconditioner: R of a sketch of {} rows, seed {}; the iteration starts from the sketch's solution",
-                       m.sketch->rows(), options.sketch_seed);
+                       m.sketch->rows, options.sketch_seed);
 }
 
 void make_cholesky(EngineMatrix& m, const PrepareOptions& options, std::string& note) {
     check_damp_hint(options);
-    if (options.device == DeviceKind::cuda) throw InputError("the ic preconditioner runs on the CPU only");
     if (!(options.cholesky_drop >= 0 && options.cholesky_drop < 1) && options.cholesky_drop != -1) {
         throw InputError(fmt::format("the drop tolerance of the incomplete factor must be at least 0 and below 1, not {}", options.cholesky_drop));
     }
@@ -274,8 +265,8 @@ SolveIdentity PreparedProblem::identity(std::span<const double> b, std::span<con
         matrix.add(part->values(), part->nnz());
     }
     if (m.sketch) {
-        const std::uint64_t sketch = m.sketch->fingerprint();
-        matrix.add(&sketch, 1);
+        matrix.add(&m.sketch->seed, 1);
+        if (options_.preconditioner_damp > 0) matrix.add(&options_.preconditioner_damp, 1);
     }
     if (m.cholesky) matrix.add(m.cholesky->values().data(), m.cholesky->nnz());
     if (m.preconditioner) matrix.add(m.preconditioner->k.values(), m.preconditioner->k.nnz());

@@ -38,7 +38,6 @@ TEST_CASE("cli: wrong command lines are refused with words that help") {
         {{"A", "--method", "cg", "--ar-bound", "1"}, "does not estimate"},
         {{"A", "--ar-relative", "1"}, "must be below 1"},
         {{"A", "--precondition", "ilu"}, "must be none, cols, blocks, blocks:N, ic, ic:DROP, sketch"},
-        {{"A", "--precondition", "sketch", "--device", "cuda"}, "runs on the CPU only"},
         {{"A", "--precondition", "sketch:x"}, "the seed must be"},
         {{"A", "--precondition", "blocks:0"}, "must be at least 1"},
         {{"A", "--precondition", "blocks:33"}, "at most 32"},

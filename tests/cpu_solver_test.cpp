@@ -238,21 +238,8 @@ TEST_CASE("transform: refusals") {
 TEST_CASE("order: solves against dense answers") {
     suite_orders(on_cpu());
 }
-// R of the sketch is in the caller's order, whatever that of A is.
-TEST_CASE("order: solves under a sketch") {
-    const Matrix a = shuffled(patches(400, 8, 3, 1221), 1222);
-    const Vector b = random_vector(a->rows(), 1223);
-    PrepareOptions sketch = on_cpu();
-    sketch.preconditioner = Preconditioner::sketch;
-    const SolveOptions options = with_method(Method::lsmr, 1e-12);
-    const Answer plain = solve(in_order(sketch, OrderKind::none), a, b, options);
-    const double sigma_min = dense_solution(*a, b).sigma_min;
-    for (const OrderKind kind : kOrders) {
-        const Answer answer = solve(in_order(sketch, kind), a, b, options);
-        CHECK(answer.result.converged());
-        CHECK(answer.result.iterations <= plain.result.iterations + 1);
-        CHECK(distance(answer.x, plain.x) <= error_bound(truth(*a, b, answer.x), sigma_min) + error_bound(truth(*a, b, plain.x), sigma_min));
-    }
+TEST_CASE("order: solves under a sketch and an incomplete factor") {
+    suite_preconditioned_orders(on_cpu());
 }
 TEST_CASE("order: solves beside those without an order") {
     suite_orders_beside_none(on_cpu());
@@ -301,109 +288,11 @@ TEST_CASE("preconditioner: fewer iterations") {
 TEST_CASE("preconditioner: refusals") {
     suite_preconditioner_refusals(on_cpu());
 }
-// A handful of iterations at any condition, from the sketch's own solution; the same seed gives the same bits.
 TEST_CASE("preconditioner: sketch") {
-    PrepareOptions sketch = on_cpu();
-    sketch.preconditioner = Preconditioner::sketch;
-    for (const std::int64_t power : {1, 4, 7}) {  // cond 40, 2.6e6, 1.6e11
-        GeneratedProblem p = lstp(400, 40, 1, power, 0);
-        const auto a = std::make_shared<const CsrMatrix>(std::move(p.a));
-        for (const Method method : {Method::lsmr, Method::lsqr}) {
-            // Above 1 / cond a perturbation of A makes any x a solution.
-            SolveOptions options = with_method(method, 1e-13);
-            options.conlim = 0;
-            const Answer answer = solve(sketch, a, p.b, options);
-            const Truth t = truth(*a, p.b, answer.x);
-            CAPTURE(power);
-            CAPTURE(word(method));
-            CAPTURE(answer.result.message);
-            CHECK(answer.result.converged());
-            CHECK(answer.result.iterations <= 60);
-            check_claim(answer.result, t, options, kEps64);
-            check_norms(answer.result, t);
-            // x as near as the data allow: eps cond ||x|| + eps cond^2 ||r||.
-            const double cond = std::pow(40.0, static_cast<double>(power));
-            CHECK(distance(answer.x, p.x) <= 1e3 * kEps64 * (cond * norm(p.x) + cond * cond * t.r));
-            CHECK(same_bits(solve(sketch, a, p.b, options).x, answer.x));
-            PrepareOptions other = sketch;
-            other.sketch_seed = 2;
-            const Answer reseeded = solve(other, a, p.b, options);
-            CHECK(reseeded.result.converged());
-            CHECK_FALSE(same_bits(reseeded.x, answer.x));
-            if (power == 7) {  // which the plain method cannot do
-                options.max_iterations = 2000;
-                CHECK(solve(on_cpu(), a, p.b, options).result.iterations > 5 * answer.result.iterations);
-            }
-        }
-    }
-    // Damped around a centre of its own, from x0, regularised, scaled; and in fp32.
-    const Matrix a = graded(*random_sparse(150, 30, 4, 1151), 1e3);
-    const Matrix l = second_differences(30);
-    const Vector b = random_vector(150, 1152), x0 = random_vector(30, 1153), c = random_vector(30, 1154);
-    for (const double damp : {0.0, 0.3}) {
-        for (const bool regularised : {false, true}) {
-            for (const Scaling scale : {Scaling::none, Scaling::columns}) {
-                for (const bool warm : {false, true}) {
-                    for (const double hint : {0.0, damp}) {  // of another damping than the solve's, too
-                        PrepareOptions prepare = sketch;
-                        prepare.scale = scale;
-                        prepare.preconditioner_damp = hint;
-                        if (regularised) prepare.regulariser = l;
-                        SolveOptions options = with_method(Method::lsmr, 1e-10);
-                        options.damp = damp;
-                        options.damp_center = warm ? DampCenter::given : DampCenter::zero;
-                        options.center = c;
-                        const Vector center = warm && (damp > 0 || regularised) ? c : Vector{};
-                        const std::optional<Vector> start = warm ? std::optional<Vector>(x0) : std::nullopt;
-                        const Explicit problem = by_hand(a, b, {}, regularised ? l : nullptr);
-                        const Answer answer = solve(prepare, a, b, options, start);
-                        const Truth t = problem.truth_of(answer.x, damp, center, start.value_or(Vector{}));
-                        CAPTURE(damp);
-                        CAPTURE(regularised);
-                        CAPTURE(static_cast<int>(scale));
-                        CAPTURE(warm);
-                        CAPTURE(hint);
-                        CAPTURE(answer.result.message);
-                        CHECK(answer.result.converged());
-                        if (hint == damp) CHECK(answer.result.iterations <= 60);
-                        check_claim(answer.result, t, options, kEps64);
-                        check_norms(answer.result, t);
-                        const Oracle oracle =
-                            dense_solution(*problem.stack(), problem.rhs(center), damp, damp > 0 ? center : Vector{});
-                        CHECK(distance(answer.x, oracle.x) <= error_bound(t, oracle.sigma_min));
-                    }
-                }
-            }
-        }
-    }
-    const SolveOptions rough = with_method(Method::lsqr, 1e-4);
-    const Answer narrow = solve(with_precision(sketch, Precision::fp32), a, b, rough);
-    CHECK(narrow.result.converged());
-    check_claim(narrow.result, truth(*a, b, narrow.x), rough, kEps32);
-    // Powers of two, a checkpoint, and what is refused.
-    const SolveOptions options = with_method(Method::lsmr, 1e-10);
-    const Answer plain = solve(sketch, a, b, options);
-    for (const int e : {-900, 30, 950}) {
-        const Answer other = solve(sketch, std::make_shared<const CsrMatrix>(a->scaled_by_power_of_two(e)), b, options);
-        CHECK(same_bits(other.x, scaled(plain.x, std::ldexp(1.0, -e))));
-    }
-    Saver saver({3});
-    PreparedProblem problem(a, sketch);
-    check_same(solve(problem, b, options, {}, &saver), plain);
-    REQUIRE(saver.saved.size() == 1);
-    check_same(resumed(problem, b, options, {}, saver.saved[0]), plain);
-    PrepareOptions other_seed = sketch;
-    other_seed.sketch_seed = 9;
-    PreparedProblem reseeded(a, other_seed);
-    CHECK_THROWS_AS(resumed(reseeded, b, options, {}, saver.saved[0]), InputError);
-    PrepareOptions small = sketch;
-    small.preconditioner_limit_bytes = 1000;
-    CHECK_THROWS_WITH_AS(PreparedProblem(a, small), doctest::Contains("a dense 120 x 30 matrix of 28"), InputError);
-    CHECK_THROWS_WITH_AS(PreparedProblem(matrix_of(3, 2, {1, 1, 2, 2, 3, 3}), sketch),
-                         doctest::Contains("singular to rounding"), InputError);
-    PrepareOptions on_gpu = sketch;
-    on_gpu.device = DeviceKind::cuda;
-    CHECK_THROWS_WITH_AS(PreparedProblem(a, on_gpu), "the sketch preconditioner runs on the CPU only", InputError);
+    suite_sketch(on_cpu());
+}
+TEST_CASE("preconditioner: incomplete Cholesky") {
+    suite_incomplete_cholesky(on_cpu());
 }
 TEST_CASE("preconditioner: blocks are found") {
     const ColumnBlocks found = detect_blocks(*bundle_matrix(4, 14));

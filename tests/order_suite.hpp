@@ -92,4 +92,25 @@ inline void suite_order_of_checkpoints(const PrepareOptions& base) {
     }
 }
 
+// R of a sketch and L of an incomplete factor are in the caller's order, whatever that of A is.
+inline void suite_preconditioned_orders(const PrepareOptions& base) {
+    const Matrix a = shuffled(patches(400, 8, 3, 1221), 1222);
+    const Vector b = random_vector(a->rows(), 1223);
+    const SolveOptions options = with_method(Method::lsmr, 1e-12);
+    const double sigma_min = dense_solution(*a, b).sigma_min;
+    for (const Preconditioner preconditioner : {Preconditioner::sketch, Preconditioner::cholesky}) {
+        PrepareOptions prepare = base;
+        prepare.preconditioner = preconditioner;
+        CAPTURE(name(preconditioner));
+        const Answer plain = solve(in_order(prepare, OrderKind::none), a, b, options);
+        for (const OrderKind kind : kOrders) {
+            const Answer answer = solve(in_order(prepare, kind), a, b, options);
+            CAPTURE(name(kind));
+            CHECK(answer.result.converged());
+            CHECK(answer.result.iterations <= plain.result.iterations + 1);
+            CHECK(distance(answer.x, plain.x) <= error_bound(truth(*a, b, answer.x), sigma_min) + error_bound(truth(*a, b, plain.x), sigma_min));
+        }
+    }
+}
+
 }  // namespace lsmr::test

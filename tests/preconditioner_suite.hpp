@@ -1,4 +1,4 @@
-// Block-Jacobi preconditioners of A^T A. As solver_suite.hpp: called per backend.
+// Preconditioners of A^T A: block-Jacobi, sketches, incomplete factors. As solver_suite.hpp: called per backend.
 #pragma once
 
 #include <doctest/doctest.h>
@@ -193,6 +193,206 @@ inline void suite_preconditioner_refusals(const PrepareOptions& base) {
     const Answer wide = solve(with_blocks(base, 1), wide_matrix(), random_vector(25, 1142), with_method(Method::lsmr));
     REQUIRE(wide.result.notes.size() == 1);
     CHECK(wide.result.notes[0].find("of the preconditioner's metric") != std::string::npos);
+}
+
+// A handful of iterations at any condition, from the sketch's own solution; the same seed gives the same bits.
+inline void suite_sketch(const PrepareOptions& base) {
+    PrepareOptions sketch = base;
+    sketch.preconditioner = Preconditioner::sketch;
+    for (const std::int64_t power : {1, 4, 7}) {  // cond 40, 2.6e6, 1.6e11
+        GeneratedProblem p = lstp(400, 40, 1, power, 0);
+        const auto a = std::make_shared<const CsrMatrix>(std::move(p.a));
+        for (const Method method : {Method::lsmr, Method::lsqr}) {
+            // Above 1 / cond a perturbation of A makes any x a solution.
+            SolveOptions options = with_method(method, 1e-13);
+            options.conlim = 0;
+            const Answer answer = solve(sketch, a, p.b, options);
+            const Truth t = truth(*a, p.b, answer.x);
+            CAPTURE(power);
+            CAPTURE(word(method));
+            CAPTURE(answer.result.message);
+            CHECK(answer.result.converged());
+            CHECK(answer.result.iterations <= 60);
+            check_claim(answer.result, t, options, kEps64);
+            check_norms(answer.result, t);
+            // x as near as the data allow: eps cond ||x|| + eps cond^2 ||r||.
+            const double cond = std::pow(40.0, static_cast<double>(power));
+            CHECK(distance(answer.x, p.x) <= 1e3 * kEps64 * (cond * norm(p.x) + cond * cond * t.r));
+            CHECK(same_bits(solve(sketch, a, p.b, options).x, answer.x));
+            PrepareOptions other = sketch;
+            other.sketch_seed = 2;
+            const Answer reseeded = solve(other, a, p.b, options);
+            CHECK(reseeded.result.converged());
+            CHECK_FALSE(same_bits(reseeded.x, answer.x));
+            if (power == 7) {  // which the plain method cannot do
+                options.max_iterations = 2000;
+                CHECK(solve(base, a, p.b, options).result.iterations > 5 * answer.result.iterations);
+            }
+        }
+    }
+    // Damped around a centre of its own, from x0, regularised, scaled; and in fp32.
+    const Matrix a = graded(*random_sparse(150, 30, 4, 1151), 1e3);
+    const Matrix l = second_differences(30);
+    const Vector b = random_vector(150, 1152), x0 = random_vector(30, 1153), c = random_vector(30, 1154);
+    for (const double damp : {0.0, 0.3}) {
+        for (const bool regularised : {false, true}) {
+            for (const Scaling scale : {Scaling::none, Scaling::columns}) {
+                for (const bool warm : {false, true}) {
+                    for (const double hint : {0.0, damp}) {  // of another damping than the solve's, too
+                        PrepareOptions prepare = sketch;
+                        prepare.scale = scale;
+                        prepare.preconditioner_damp = hint;
+                        if (regularised) prepare.regulariser = l;
+                        SolveOptions options = with_method(Method::lsmr, 1e-10);
+                        options.damp = damp;
+                        options.damp_center = warm ? DampCenter::given : DampCenter::zero;
+                        options.center = c;
+                        const Vector center = warm && (damp > 0 || regularised) ? c : Vector{};
+                        const std::optional<Vector> start = warm ? std::optional<Vector>(x0) : std::nullopt;
+                        const Explicit problem = by_hand(a, b, {}, regularised ? l : nullptr);
+                        const Answer answer = solve(prepare, a, b, options, start);
+                        const Truth t = problem.truth_of(answer.x, damp, center, start.value_or(Vector{}));
+                        CAPTURE(damp);
+                        CAPTURE(regularised);
+                        CAPTURE(static_cast<int>(scale));
+                        CAPTURE(warm);
+                        CAPTURE(hint);
+                        CAPTURE(answer.result.message);
+                        CHECK(answer.result.converged());
+                        if (hint == damp) CHECK(answer.result.iterations <= 60);
+                        check_claim(answer.result, t, options, kEps64);
+                        check_norms(answer.result, t);
+                        const Oracle oracle =
+                            dense_solution(*problem.stack(), problem.rhs(center), damp, damp > 0 ? center : Vector{});
+                        CHECK(distance(answer.x, oracle.x) <= error_bound(t, oracle.sigma_min));
+                    }
+                }
+            }
+        }
+    }
+    const SolveOptions rough = with_method(Method::lsqr, 1e-4);
+    const Answer narrow = solve(with_precision(sketch, Precision::fp32), a, b, rough);
+    CHECK(narrow.result.converged());
+    check_claim(narrow.result, truth(*a, b, narrow.x), rough, kEps32);
+    // Powers of two, a checkpoint, and what is refused.
+    const SolveOptions options = with_method(Method::lsmr, 1e-10);
+    const Answer plain = solve(sketch, a, b, options);
+    for (const int e : {-900, 30, 950}) {
+        const Answer other = solve(sketch, std::make_shared<const CsrMatrix>(a->scaled_by_power_of_two(e)), b, options);
+        CHECK(same_bits(other.x, scaled(plain.x, std::ldexp(1.0, -e))));
+    }
+    Saver saver({3});
+    PreparedProblem problem(a, sketch);
+    check_same(solve(problem, b, options, {}, &saver), plain);
+    REQUIRE(saver.saved.size() == 1);
+    check_same(resumed(problem, b, options, {}, saver.saved[0]), plain);
+    PrepareOptions other_seed = sketch;
+    other_seed.sketch_seed = 9;
+    PreparedProblem reseeded(a, other_seed);
+    CHECK_THROWS_AS(resumed(reseeded, b, options, {}, saver.saved[0]), InputError);
+    PrepareOptions small = sketch;
+    small.preconditioner_limit_bytes = 1000;
+    CHECK_THROWS_WITH_AS(PreparedProblem(a, small), doctest::Contains("a dense 120 x 30 matrix of 28"), InputError);
+    CHECK_THROWS_WITH_AS(PreparedProblem(matrix_of(3, 2, {1, 1, 2, 2, 3, 3}), sketch),
+                         doctest::Contains("singular to rounding"), InputError);
+}
+
+// Claims, answers and refusals under an incomplete factor of A^T A.
+inline void suite_incomplete_cholesky(const PrepareOptions& base) {
+    const Matrix a = graded(*random_sparse(90, 25, 3, 2071), 1e3);
+    const Matrix chain = [] {  // differences of neighbours and a little of each: A^T A is tridiagonal
+        Triplets t{400, 200, {}, {}, {}};
+        for (std::int64_t i = 0; i < 199; ++i) {
+            t.add(i, i, 1);
+            t.add(i, i + 1, -1);
+        }
+        for (std::int64_t i = 0; i < 200; ++i) t.add(200 + i, i, 1e-3);
+        return t.matrix();
+    }();
+    // Tridiagonal, so level 0 is complete: a few iterations in place of hundreds. Any scale.
+    const Vector rhs = random_vector(400, 2073);
+    for (const Method method : {Method::lsmr, Method::lsqr, Method::cgls}) {
+        SolveOptions options = with_method(method, 1e-10);
+        options.conlim = 0;
+        options.max_iterations = 20000;
+        const Answer plain = solve(base, chain, rhs, options);
+        PrepareOptions prepare = base;
+        prepare.preconditioner = Preconditioner::cholesky;
+        CHECK(plain.result.iterations > 100);
+        for (const int e : {0, -900, 500}) {
+            const Matrix scaled_a = std::make_shared<const CsrMatrix>(chain->scaled_by_power_of_two(e));
+            const Answer answer = solve(prepare, scaled_a, rhs, options);
+            CAPTURE(word(method));
+            CAPTURE(e);
+            CAPTURE(answer.result.message);
+            CHECK(answer.result.converged());
+            CHECK(answer.result.iterations <= 6);
+            check_norms(answer.result, truth(*scaled_a, rhs, answer.x));
+        }
+    }
+    // Every form of the problem: claims, norms and answers. Dropping much, and of a singular A^T A, takes shifts.
+    const Vector b = random_vector(90, 2074), x0 = random_vector(25, 2076);
+    for (const double drop : {-1.0, 0.0, 0.05, 0.5}) {
+        for (const bool shaped : {false, true}) {
+            for (const Precision precision : {Precision::fp64, Precision::fp32, Precision::mixed}) {
+                PrepareOptions prepare = base;
+                prepare.preconditioner = Preconditioner::cholesky;
+                prepare.cholesky_drop = drop;
+                prepare.precision = precision;
+                if (shaped) prepare.scale = Scaling::columns;
+                SolveOptions options = with_method(Method::lsmr, precision == Precision::fp32 ? 1e-4 : 1e-10);
+                options.conlim = 0;
+                options.max_iterations = 5000;
+                options.damp = shaped ? 0.01 : 0;
+                prepare.preconditioner_damp = options.damp;
+                const Answer answer = solve(prepare, a, b, options, shaped ? std::optional<Vector>(x0) : std::nullopt);
+                const Truth t = truth(*a, b, answer.x, options.damp, {}, shaped ? x0 : Vector{});
+                CAPTURE(drop);
+                CAPTURE(shaped);
+                CAPTURE(word(precision));
+                CAPTURE(answer.result.message);
+                CHECK(answer.result.converged());
+                check_claim(answer.result, t, options, precision == Precision::fp32 ? kEps32 : kEps64);
+                check_norms(answer.result, t);
+                if (precision != Precision::fp32) {
+                    const Oracle oracle = dense_solution(*a, b, options.damp);
+                    CHECK(distance(answer.x, oracle.x) <= error_bound(t, oracle.sigma_min));
+                }
+            }
+        }
+    }
+    Triplets twice = triplets(*a);  // a column again, and an empty one
+    for (std::size_t k = 0, count = twice.values.size(); k < count; ++k) {
+        if (twice.j[k] == 3) twice.add(twice.i[k], 25, twice.values[k]);
+    }
+    twice.cols = 27;
+    PrepareOptions prepare = base;
+    prepare.preconditioner = Preconditioner::cholesky;
+    PreparedProblem singular(twice.matrix(), prepare);
+    REQUIRE(!singular.info().plan.notes.empty());
+    CHECK(singular.info().plan.notes.back().find("level 0") != std::string::npos);
+    CHECK(singular.info().plan.notes.back().find("shift 0 of") == std::string::npos);
+    SolveOptions options = with_method(Method::lsmr, 1e-8);
+    const Answer answer = solve(singular, b, options);
+    CHECK(answer.result.converged());
+    CHECK(answer.x[26] == 0);
+    // The state of one knows it: another factor is another solve.
+    prepare.cholesky_drop = -1;
+    const SolveOptions exact = with_method(Method::lsmr, 1e-10);
+    PreparedProblem level_0(a, prepare);
+    Saver saver({3});
+    const Answer watched = solve(level_0, b, exact, {}, &saver);
+    REQUIRE(saver.saved.size() == 1);
+    check_same(resumed(level_0, b, exact, {}, saver.saved[0]), watched);
+    check_same(solve(prepare, a, b, exact), watched);
+    prepare.cholesky_drop = 0.05;
+    PreparedProblem dropped(a, prepare);
+    CHECK_THROWS_AS(resumed(dropped, b, exact, {}, saver.saved[0]), InputError);
+    prepare.cholesky_drop = 2;
+    CHECK_THROWS_AS(PreparedProblem(a, prepare), InputError);
+    prepare.cholesky_drop = 0;
+    prepare.cholesky_shift = -1;
+    CHECK_THROWS_AS(PreparedProblem(a, prepare), InputError);
 }
 
 }  // namespace lsmr::test

@@ -2,8 +2,6 @@
 
 #include <algorithm>
 #include <chrono>
-#include <cmath>
-#include <limits>
 
 #include "operator/matrix_operator.hpp"
 #include "solver/cpu/cpu_backend.hpp"
@@ -27,35 +25,6 @@ class ThreadScope {
   private:
     int previous_;
 };
-
-// x0 + d, d the solution of the sketched problem: where a sketch-preconditioned run begins. Empty where it is not finite.
-std::vector<double> sketch_solution(const EngineMatrix& m, std::span<const double> b, std::span<const double> x0,
-                                    const SolveOptions& options, double sketch_damp) {
-    const auto n = static_cast<std::size_t>(m.original->cols());
-    const auto scale = [&m](std::size_t j) { return m.column_scale.empty() ? 1.0 : m.column_scale[j]; };
-    const auto x0_at = [&x0](std::size_t j) { return x0.empty() ? 0.0 : x0[j]; };
-    // The residual of x0 in units in which b is near 1, and z = D^-1 x in those in which A is.
-    const int f = binary_exponent(std::max(max_abs(b.data(), static_cast<std::int64_t>(b.size())), std::numeric_limits<double>::min()));
-    std::vector<double> r(b.begin(), b.end());
-    std::vector<double> z(n);
-    for (double& ri : r) ri = PowerOfTwo(-f)(ri);
-    for (std::size_t j = 0; j < n; ++j) z[j] = PowerOfTwo(-m.exponent - f)(x0_at(j) / scale(j));
-    HostAudit(*m.working, m.below.get()).subtract_product(1.0, z.data(), r.data());
-    if (sketch_damp > 0) {
-        const bool around_x0 = options.damp_center == DampCenter::x0;
-        for (std::size_t j = 0; j < n; ++j) {
-            const double center = options.damp_center == DampCenter::given ? options.center[j] : around_x0 ? x0_at(j) : 0.0;
-            r.push_back(PowerOfTwo(-f)(options.damp * (center - x0_at(j))));
-        }
-    }
-    std::vector<double> x = m.sketch->solve(r);
-    const PowerOfTwo back(f + m.exponent - m.sketch->exponent());
-    for (std::size_t j = 0; j < n; ++j) {
-        x[j] = x0_at(j) + scale(j) * back(x[j]);
-        if (!std::isfinite(x[j])) return {};
-    }
-    return x;
-}
 
 template <class T>
 class CpuEngine final : public Engine {
@@ -83,7 +52,10 @@ class CpuEngine final : public Engine {
             k_ = make_cpu_operator<T>(std::shared_ptr<const CsrMatrix>(a.preconditioner, &a.preconditioner->k),
                                       small_operator_options(options_, 0, order, order));
         }
-        if (a.sketch) k_ = a.sketch->template inverse<T>(order);
+        if (a.sketch) {
+            if (!a_.host_sketch) a_.host_sketch = std::make_shared<const Sketch>(a.sketch);
+            k_ = a_.host_sketch->template inverse<T>(order);
+        }
         if (a.cholesky) k_ = a.cholesky->template inverse<T>(order);
         if (k_) backend_->set_preconditioner(*k_);
         if (kNarrow) audit_ = std::make_unique<HostAudit>(*a.working, a.below.get());
@@ -98,7 +70,7 @@ class CpuEngine final : public Engine {
         DriveProblem problem = drive_problem(a_, b, linear, x, use_x0, audit_.get(), resumption);
         std::vector<double> guess;
         if (a_.sketch && linear.empty()) {
-            guess = sketch_solution(a_, b, use_x0 ? std::span<const double>(x) : std::span<const double>(), options,
+            guess = sketch_solution(*a_.host_sketch, a_, b, use_x0 ? std::span<const double>(x) : std::span<const double>(), options,
                                     options_.preconditioner_damp);
             problem.guess = guess;
         }

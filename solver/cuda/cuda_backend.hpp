@@ -265,7 +265,7 @@ class CudaBackend {
             // allocated while recording.
             if (persistent) {
                 if constexpr (cuda::kRunsPersistent<Method>) small_->template iterate<Method>(w, r, batch);
-            } else if (batch >= kGraphIterations && current().capturable() && (preconditioner_ == nullptr || preconditioner_->capturable())) {
+            } else if (batch >= kGraphIterations && capturable()) {
                 if (!graph) graph.record(stream(), [&] {
                     for (std::int64_t i = 0; i < kGraphIterations; ++i) Method::iterate(*this, w, r, anchors);
                 });
@@ -291,7 +291,7 @@ class CudaBackend {
         context_.synchronize();  // also before the graph goes
         if (cuda_counters().count_kernels && persistent) {
             cuda_counters().iteration_kernels = 1;  // and that for many iterations
-        } else if (cuda_counters().count_kernels && current().capturable()) {
+        } else if (cuda_counters().count_kernels && capturable()) {
             const CapturedGraph one(stream(), [&] { Method::iterate(*this, w, r, anchors); });
             cuda_counters().iteration_kernels = one.kernels();
         }
@@ -356,6 +356,7 @@ class CudaBackend {
                anchors.basis == nullptr;
     }
     const LinearOperator<T>& current() const { return stack_ ? *stack_ : base_; }
+    bool capturable() const { return current().capturable() && (preconditioner_ == nullptr || preconditioner_->capturable()); }
     Workspace& current_workspace() { return stack_ ? *stack_workspace_ : *workspace_; }
 
     const LinearOperator<T>& base_;

@@ -5,6 +5,8 @@
 
 #include "operator/cuda/cuda_operators.hpp"
 #include "solver/cuda/cuda_backend.hpp"
+#include "solver/cuda/cuda_inverse.hpp"
+#include "solver/cuda/cuda_sketch.hpp"
 #include "solver/cuda/small_problem.hpp"
 #include "solver/drive_matrix.hpp"
 #include "solver/solve_cuda.hpp"
@@ -32,6 +34,7 @@ class CudaEngine final : public Engine {
         const DeviceScope scope(context_.device());
         a_ = a;
         k_.reset();
+        sketch_.reset();
         if (operator_ && keeps_exponent(a, options_.precision, operator_->exponent())) {
             operator_->update(a.working);
             if (below_) below_->update(a.below);
@@ -40,6 +43,11 @@ class CudaEngine final : public Engine {
         }
         const std::vector<std::int32_t> order = column_order();
         if (a.preconditioner) k_ = make_cuda_operator<T>(a.preconditioner->k, context_, small_operator_options(options_, 0, order, order));
+        if (a.sketch) {
+            sketch_ = std::make_unique<CudaSketch>(a.sketch, context_);
+            k_ = sketch_->template inverse<T>(order);
+        }
+        if (a.cholesky) k_ = make_cuda_inverse<T>(*a.cholesky, order, context_);
         if (!backend_) {
             check_vectors_fit();
             backend_ = std::make_unique<CudaBackend<T>>(stack_ ? *stack_ : static_cast<const LinearOperator<T>&>(*operator_), context_, operator_->order());
@@ -58,7 +66,13 @@ class CudaEngine final : public Engine {
                       bool use_x0, Observer* observer, const Resumption& resumption) override {
         const DeviceScope scope(context_.device());
         if (options_.executor == ExecutorKind::persistent) check_persistent(options, use_x0);
-        const DriveProblem problem = drive_problem(a_, b, linear, x, use_x0, audit_.get(), resumption);
+        DriveProblem problem = drive_problem(a_, b, linear, x, use_x0, audit_.get(), resumption);
+        std::vector<double> guess;
+        if (sketch_ && linear.empty()) {
+            guess = sketch_solution(*sketch_, a_, b, use_x0 ? std::span<const double>(x) : std::span<const double>(), options,
+                                    options_.preconditioner_damp);
+            problem.guess = guess;
+        }
         return drive(*backend_, problem, options, resolved_conlim(options, options_.precision), observer);
     }
     void add_kept(std::span<const double> y, std::span<double> x) override {
@@ -112,7 +126,7 @@ class CudaEngine final : public Engine {
     std::string make_small_problem(int exponent) {
         const bool asked = options_.executor == ExecutorKind::persistent;
         if (a_.below) return "the regularising rows are an operator of their own";
-        if (a_.preconditioner) return "there is a preconditioner";
+        if (k_) return "there is a preconditioner";
         if (operator_->order()) return "rows and columns are reordered";
         if (options_.narrow == NarrowKind::fp32_values) return "values are to be rounded in storage";
         if (!asked && operator_->plan().storage == StorageKind::single) return "A is stored once";
@@ -147,7 +161,7 @@ class CudaEngine final : public Engine {
     }
     std::int64_t vector_bytes() const {
         constexpr std::int64_t kRowVectors = 3;
-        const std::int64_t col_vectors = a_.preconditioner ? 12 : 10;
+        const std::int64_t col_vectors = k_ ? 12 : 10;
         const std::int64_t m = a_.original->rows() + (a_.below ? a_.below->rows() : 0);
         return (kRowVectors * m + col_vectors * a_.original->cols()) * static_cast<std::int64_t>(sizeof(T));
     }
@@ -165,7 +179,8 @@ class CudaEngine final : public Engine {
     CudaContext context_;
     std::unique_ptr<MatrixOperator<T>> operator_;
     std::unique_ptr<MatrixOperator<T>> below_;  // rows that regularise
-    std::unique_ptr<MatrixOperator<T>> k_;      // of the preconditioner
+    std::unique_ptr<CudaSketch> sketch_;
+    std::unique_ptr<LinearOperator<T>> k_;      // of the preconditioner
     DeviceBuffer<Coefficient<T>> one_{context_, 0};
     std::unique_ptr<LinearOperator<T>> stack_;  // of both
     std::unique_ptr<SmallProblem<T>> small_;
