@@ -25,25 +25,22 @@ constexpr int kFirstProductWarp = 1;
 constexpr int kRecurrenceWarp = kWarps - 1;
 static_assert((kRecurrenceWarp - kFirstProductWarp) * 32 == kProductThreads);
 
-// Barriers of a block. Who arrives goes on at once, who syncs waits for all.
+// Barriers of a block. Who arrives goes on at once, who syncs waits for all. The recurrence may arrive for a pass while the pass before is
+// still at its first product: that barrier has two places in turn.
 enum Barrier {
-    u_known = 1,  // coefficients of u-hat, products with A, and whether the pass before was one too many: products and the first warp sync
-    u_written,    // the block's u-hat: products arrive, the first warp syncs
-    v_known,      // the same of v-hat, A^T and the step's coefficients, and whether the recurrence has failed
+    u_known = 1,    // coefficients of u-hat, products with A, and whether the pass before was one too many: products and the first warp sync
+    u_written = 3,  // the block's u-hat: products arrive, the first warp syncs
+    v_known,        // the same of v-hat, A^T and the step's coefficients, and whether the recurrence has failed
     v_written,
-    sums_known,   // ||u-hat||, ||v-hat|| of the pass before: the first warp arrives, the recurrence syncs
-    products,     // of a single block: what the product warps wrote
+    sums_known,  // ||u-hat||, ||v-hat|| of the pass before: the first warp arrives, the recurrence syncs
+    products,    // of a single block: what the product warps wrote
 };
 constexpr int kAll = kPersistentThreads;
 constexpr int kWorkers = kPersistentThreads - 32;  // all but the recurrence
-template <Barrier kBarrier, int kThreads>
-__device__ inline void sync() {
-    asm volatile("bar.sync %0, %1;" ::"n"(static_cast<int>(kBarrier)), "n"(kThreads) : "memory");
-}
-template <Barrier kBarrier, int kThreads>
-__device__ inline void arrive() {
-    asm volatile("bar.arrive %0, %1;" ::"n"(static_cast<int>(kBarrier)), "n"(kThreads) : "memory");
-}
+constexpr int kTwoWarps = 64;
+__device__ inline void sync(int barrier, int threads) { asm volatile("bar.sync %0, %1;" ::"r"(barrier), "r"(threads) : "memory"); }
+__device__ inline void arrive(int barrier, int threads) { asm volatile("bar.arrive %0, %1;" ::"r"(barrier), "r"(threads) : "memory"); }
+__device__ inline int u_known_in(int pass) { return u_known + (pass & 1); }
 
 // Relaxed, for what is read beside its tag needs no order with anything else.
 __device__ inline void put(TaggedSum* to, double sum, std::uint64_t tag) {
@@ -382,7 +379,7 @@ __global__ void __launch_bounds__(kPersistentThreads, 1)
             const T* const v = v_of(k);
             if constexpr (kAlone) forward.multiply(OwnVector<T>{v}, dots, product_thread);
             else forward.multiply(CrossingVector<T>{adjoint.received(), pass_tag}, dots, product_thread);
-            sync<u_known, kAll>();
+            sync(u_known_in(k), kAll);
             if (handed.stopped[k & 1]) break;
             const T* const u = u_of(k);
             T* const u_next = u_of(k + 1);
@@ -397,14 +394,14 @@ __global__ void __launch_bounds__(kPersistentThreads, 1)
             }
             squares = warp_sum(squares);
             if (lane == 0) handed.u_squares[warp] = squares;
-            arrive<u_written, kWorkers>();
-            if (kAlone) sync<products, kProductThreads>();
+            arrive(u_written, kWorkers);
+            if (kAlone) sync(products, kProductThreads);
 
             // Stage B: v-hat <- d1 A^T u-hat + d2 v-hat, and the step of the iteration before.
             T* const v_next = v_of(k + 1);
             if constexpr (kAlone) adjoint.multiply(OwnVector<T>{u_next}, v_next, product_thread);
             else adjoint.multiply(CrossingVector<T>{forward.received(), pass_tag}, v_next, product_thread);
-            sync<v_known, kAll>();
+            sync(v_known, kAll);
             if (handed.failed) break;
             const T d1 = handed.v_product;
             const T d2 = handed.v_vector;
@@ -425,8 +422,8 @@ __global__ void __launch_bounds__(kPersistentThreads, 1)
                 handed.v_squares[warp] = squares;
                 handed.x_squares[warp] = x_sum;
             }
-            arrive<v_written, kWorkers>();
-            if (kAlone) sync<products, kProductThreads>();
+            arrive(v_written, kWorkers);
+            if (kAlone) sync(products, kProductThreads);
         }
     } else if (warp == 0) {
         // Its own view of the recurrence.
@@ -434,9 +431,9 @@ __global__ void __launch_bounds__(kPersistentThreads, 1)
         double alpha = recurrence.alpha;
         for (int k = 0; k < iterations; ++k) {
             const std::uint64_t pass_tag = tag + static_cast<std::uint64_t>(k);
-            sync<u_known, kAll>();
+            sync(u_known_in(k), kAll);
             if (handed.stopped[k & 1]) break;
-            sync<u_written, kWorkers>();
+            sync(u_written, kWorkers);
             double u2 = sum_of_warps(handed.u_squares);
             if constexpr (!kAlone) {
                 publish(problem.u_sums, u2, pass_tag);
@@ -448,9 +445,9 @@ __global__ void __launch_bounds__(kPersistentThreads, 1)
                 handed.v_product = static_cast<T>(of_v.product);
                 handed.v_vector = static_cast<T>(of_v.vector);
             }
-            sync<v_known, kAll>();
+            sync(v_known, kAll);
             if (handed.failed) break;
-            sync<v_written, kWorkers>();
+            sync(v_written, kWorkers);
             double v2 = sum_of_warps(handed.v_squares);
             if constexpr (!kAlone) {
                 publish(problem.v_sums, v2, pass_tag + 1);
@@ -461,7 +458,7 @@ __global__ void __launch_bounds__(kPersistentThreads, 1)
                 handed.u2 = u2;
                 handed.v2 = v2;
             }
-            arrive<sums_known, 64>();
+            arrive(sums_known, kTwoWarps);
             alpha = std::sqrt(v2);
             const ProductFactors of_u = forward_factors(sigma, alpha, beta);
             if (lane == 0) {
@@ -472,7 +469,7 @@ __global__ void __launch_bounds__(kPersistentThreads, 1)
     } else {
         // Pass k: the recurrence of the pass before, whose sums are known.
         const auto up_to_coefficients = [&](int k) {
-            sync<sums_known, 64>();
+            sync(sums_known, kTwoWarps);
             const double x2 = x_norm2(k - 1);
             if (lane == 0) {
                 const double forward_sums[2] = {handed.u2, x2};
@@ -482,7 +479,7 @@ __global__ void __launch_bounds__(kPersistentThreads, 1)
             }
             __syncwarp();
         };
-        arrive<u_known, kAll>();
+        arrive(u_known_in(0), kAll);
         int k = 0;
         for (; k < iterations; ++k) {
             if (k > 0) up_to_coefficients(k);
@@ -492,10 +489,10 @@ __global__ void __launch_bounds__(kPersistentThreads, 1)
                 handed.step = own_step(&recurrence, v_of(k), step_own).load();
             }
             __syncwarp();
-            arrive<v_known, kAll>();
+            arrive(v_known, kAll);
             if (failed) break;
             if (k == 0) {
-                if (iterations > 1) arrive<u_known, kAll>();
+                if (iterations > 1) arrive(u_known_in(1), kAll);
                 continue;
             }
             if (lane == 0) {
@@ -503,10 +500,10 @@ __global__ void __launch_bounds__(kPersistentThreads, 1)
                 handed.stopped[(k + 1) & 1] = recurrence.progress.stopped();
             }
             __syncwarp();
-            if (k + 1 < iterations) arrive<u_known, kAll>();
+            if (k + 1 < iterations) arrive(u_known_in(k + 1), kAll);
             if (recurrence.progress.stopped()) {
                 // The pass is one too many, but for its step.
-                sync<sums_known, 64>();
+                sync(sums_known, kTwoWarps);
                 const double sums[2] = {0, x_norm2(k)};
                 if (lane == 0) recurrence.finish(R::after_forward, sums, kGoOn);
                 break;
