@@ -97,6 +97,10 @@ TEST_CASE("persistent plan: rows are dealt out whole, in order, by their work") 
         CHECK(side->narrow);
         CHECK((side->team & (side->team - 1)) == 0);
     }
+    // 128 KiB of values beside tags lie in too few parts of the L2 cache; more are spread by themselves.
+    CHECK(plan.adjoint.copies == 4);
+    CHECK(plan.forward.copies == 2);
+    CHECK(plan_of(*random_sparse(50000, 41000, 2, 505), 8).adjoint.copies == 1);
     CHECK(plan.shared_bytes <= 228352);
     CHECK(plan.words().find("132 blocks of 1024 threads") != std::string::npos);
     CHECK(plan.words().find("A and A^T in shared memory") != std::string::npos);
@@ -123,6 +127,7 @@ TEST_CASE("persistent plan: one block for the smallest, L2 for what does not fit
     const SmallPlan none = plan_of(*a, 8, {132, std::int64_t{60} << 20, 60000, true});
     CHECK_FALSE(none.forward.resident);
     CHECK_FALSE(none.adjoint.resident);
+    CHECK(none.forward.team >= 8);  // of 20 entries a row, so that reads from L2 are long
     CHECK(none.words().find("A and A^T in L2") != std::string::npos);
     CHECK(plan_of(*a, 8, {132, std::int64_t{8} << 20, 60000, true}).unwise.find("the L2 cache keeps") != std::string::npos);
     CHECK(plan_of(*a, 8, {132, std::int64_t{60} << 20, 8000, true}).impossible.find("its shared memory has") != std::string::npos);
@@ -350,6 +355,56 @@ TEST_CASE("cuda persistent: a time limit and an observer are heard between launc
         CHECK(static_cast<std::int64_t>(recorder.all.size()) == stopped.result.iterations);
         options.max_iterations = stopped.result.iterations;
         CHECK(same_bits(stopped.x, solve(persistent(), a, b, options).x));
+    }
+}
+
+// In the middle of a launch: every block must leave at the same pass, or the others wait for it for ever.
+TEST_CASE("cuda persistent: a number that is not finite ends the launch, and x stays") {
+    LSMR_NEEDS_GPU();
+    const CudaContext context;
+    for (const Matrix& a : {random_sparse(20000, 5000, 8, 595), random_sparse(300, 100, 5, 596)}) {
+        const CsrMatrix transpose = a->transposed();
+        const SmallPlan plan = plan_small_problem(a->rows(), a->cols(), a->offsets(), transpose.offsets(), 8, persistent_limits(context.device()));
+        SmallProblem<double> problem(*a, transpose, 0, plan, context);
+        DeviceBuffer<double> u(context, a->rows());
+        DeviceBuffer<double> columns[4];
+        for (auto& column : columns) column = DeviceBuffer<double>(context, a->cols());
+        DeviceBuffer<IterationRecord> records(context, 64);
+        DeviceBuffer<LsmrRecurrence<double>> r(context, 1);
+        const auto upload = [&](auto& to, const auto* from) {
+            LSMR_CHECK(cudaMemcpyAsync(to.data(), from, static_cast<std::size_t>(to.bytes()), cudaMemcpyHostToDevice, context.stream()));
+            context.synchronize();
+        };
+        Vector b = random_vector(a->rows(), 597);
+        LsmrRecurrence<double> host{};
+        host.prepare(1, 0, StopRules{.max_iterations = 1000}, {records.data(), 64}, 0);
+        const double ones[1] = {1};
+        host.finish(LsmrRecurrence<double>::start_forward, ones, kGoOn);
+        host.finish(LsmrRecurrence<double>::start_adjoint, ones, kGoOn);
+        b[7] = std::numeric_limits<double>::infinity();
+        const Vector v = random_vector(a->cols(), 598), zero(v.size(), 0.0), x(v.size(), 3.0);
+        upload(u, b.data());
+        upload(columns[0], v.data());
+        upload(columns[1], zero.data());
+        upload(columns[2], zero.data());
+        upload(columns[3], x.data());
+        upload(r, &host);
+        Lsmr<double>::Vectors w{};
+        w.u = u.data();
+        w.v = w.p = columns[0].data();
+        w.h = columns[1].data();
+        w.hbar = columns[2].data();
+        w.x = columns[3].data();
+        problem.iterate<Lsmr<double>>(w, r.data(), 50);
+        Vector after(v.size());
+        LSMR_CHECK(cudaMemcpyAsync(&host, r.data(), sizeof(host), cudaMemcpyDeviceToHost, context.stream()));
+        LSMR_CHECK(cudaMemcpyAsync(after.data(), w.x, after.size() * sizeof(double), cudaMemcpyDeviceToHost, context.stream()));
+        context.synchronize();
+        CHECK(host.progress.finished);
+        CHECK(host.progress.code == static_cast<int>(Status::non_finite));
+        CHECK(host.progress.suspect == Suspect::beta);
+        CHECK(host.progress.iteration == 0);
+        CHECK(same_bits(after, x));
     }
 }
 

@@ -3,15 +3,17 @@
 // only u-hat and v-hat, which others gather, and sums travel through the L2 cache.
 //
 //   the first warp      waits for the sums of all blocks, adds them in a fixed order; alpha or beta and the coefficients that the product needs
-//   the last warp       the recurrence, in every block with the same bits. The step's coefficients, for which it has the time of a whole
-//                       product; then the estimates and stop tests, beside the step and the exchange that follows. So a stop is known
-//                       when the next v-hat is: u-hat and v-hat are then put back, which is why they are kept twice
+//   the last warp       the recurrence, in every block with the same bits. The step's coefficients, for which it has the time until the
+//                       second product is there; then the estimates and stop tests, until the next first product is. So a stop is known
+//                       one pass late: u-hat and v-hat are then put back, which is why they are kept twice
 //   all others          the products of the block's rows, which need no scalar; then u-hat or v-hat, the step, and the sums of squares
 //
-// An exchange: a block writes its part of a vector, then its sum with a tag, in one store of 16 bytes that releases what it wrote; others read
-// the sums of all blocks until all tags are there, which acquires. So vector and sum cross together, in one trip through L2.
-// A block may not write the sums of an exchange before all have read those that they replace: each of u_sums, v_sums is read by all blocks
-// before any can pass the other exchange; x_sums are read later, beside the next product, and alternate.
+// Nothing waits for all blocks at once. Every number that crosses blocks travels in one store beside a tag, the number of its pass: values of
+// u-hat and v-hat (Packet) as well as sums (TaggedSum). Who gathers one reads it until the tag is right, so that it has crossed as soon as it
+// can be read, without a fence; the sums cross meanwhile. A place is written again only when all have read it, for then the writer holds a
+// sum of all blocks to which each could add only after reading: u-hat and its sums before the sums of v-hat, these before the next sums of
+// u-hat. Sums of x are read beside all this, before the sums of the next u-hat but one: they have two places in turn.
+// A single block gathers from its own shared memory.
 #include "memory/cuda_check.hpp"
 #include "solver/cuda/persistent_kernel.hpp"
 
@@ -23,13 +25,30 @@ constexpr int kFirstProductWarp = 1;
 constexpr int kRecurrenceWarp = kWarps - 1;
 static_assert((kRecurrenceWarp - kFirstProductWarp) * 32 == kProductThreads);
 
-__device__ inline void publish(TaggedSum* to, double sum, std::uint64_t tag) {
-    asm volatile("{ .reg .b128 both; mov.b128 both, {%1, %2}; st.release.gpu.global.b128 [%0], both; }" ::"l"(to),
+// Barriers of a block. Who arrives goes on at once, who syncs waits for all. The recurrence may arrive for a pass while the pass before is
+// still at its first product: that barrier has two places in turn.
+enum Barrier {
+    u_known = 1,    // coefficients of u-hat, products with A, and whether the pass before was one too many: products and the first warp sync
+    u_written = 3,  // the block's u-hat: products arrive, the first warp syncs
+    v_known,        // the same of v-hat, A^T and the step's coefficients, and whether the recurrence has failed
+    v_written,
+    sums_known,  // ||u-hat||, ||v-hat|| of the pass before: the first warp arrives, the recurrence syncs
+    products,    // of a single block: what the product warps wrote
+};
+constexpr int kAll = kPersistentThreads;
+constexpr int kWorkers = kPersistentThreads - 32;  // all but the recurrence
+constexpr int kTwoWarps = 64;
+__device__ inline void sync(int barrier, int threads) { asm volatile("bar.sync %0, %1;" ::"r"(barrier), "r"(threads) : "memory"); }
+__device__ inline void arrive(int barrier, int threads) { asm volatile("bar.arrive %0, %1;" ::"r"(barrier), "r"(threads) : "memory"); }
+__device__ inline int u_known_in(int pass) { return u_known + (pass & 1); }
+
+// Relaxed, for what is read beside its tag needs no order with anything else.
+__device__ inline void put(TaggedSum* to, double sum, std::uint64_t tag) {
+    asm volatile("{ .reg .b128 both; mov.b128 both, {%1, %2}; st.relaxed.gpu.global.b128 [%0], both; }" ::"l"(to),
                  "l"(__double_as_longlong(sum)), "l"(tag)
                  : "memory");
 }
-// Relaxed: several can be under way at once. acquire() follows when all have come.
-__device__ inline TaggedSum observe(const TaggedSum* from) {
+__device__ inline TaggedSum get(const TaggedSum* from) {
     long long sum;
     std::uint64_t tag;
     asm volatile("{ .reg .b128 both; ld.relaxed.gpu.global.b128 both, [%2]; mov.b128 {%0, %1}, both; }"
@@ -38,11 +57,23 @@ __device__ inline TaggedSum observe(const TaggedSum* from) {
                  : "memory");
     return {__longlong_as_double(sum), tag};
 }
-
-__device__ inline void acquire() { asm volatile("fence.acq_rel.gpu;" ::: "memory"); }
-
-// All warps but the last.
-__device__ inline void sync_workers() { asm volatile("bar.sync 1, %0;" ::"n"(kPersistentThreads - 32) : "memory"); }
+__device__ inline void put(Packet<double>* to, double value, std::uint64_t tag) { put(reinterpret_cast<TaggedSum*>(to), value, tag); }
+__device__ inline void put(Packet<float>* to, float value, std::uint64_t tag) {
+    const std::uint64_t both = tag << 32 | __float_as_uint(value);
+    asm volatile("st.relaxed.gpu.global.b64 [%0], %1;" ::"l"(to), "l"(both) : "memory");
+}
+// Whether `value` is that of the tag.
+__device__ inline bool get(const Packet<double>* from, std::uint64_t tag, double& value) {
+    const TaggedSum both = get(reinterpret_cast<const TaggedSum*>(from));
+    value = both.sum;
+    return both.tag == tag;
+}
+__device__ inline bool get(const Packet<float>* from, std::uint64_t tag, float& value) {
+    std::uint64_t both;
+    asm volatile("ld.relaxed.gpu.global.b64 %0, [%1];" : "=l"(both) : "l"(from) : "memory");
+    value = __uint_as_float(static_cast<std::uint32_t>(both));
+    return static_cast<std::uint32_t>(both >> 32) == static_cast<std::uint32_t>(tag);
+}
 
 __device__ inline double warp_sum(double value) {
 #pragma unroll
@@ -50,11 +81,10 @@ __device__ inline double warp_sum(double value) {
     return value;
 }
 
-// By one whole warp: makes the block's sum known. What the block's threads wrote before a barrier of the block becomes known with it.
-__device__ inline void publish_all(TaggedSum* sums, double sum, std::uint64_t tag) {
+// By one whole warp: makes the block's sum known.
+__device__ inline void publish(TaggedSum* sums, double sum, std::uint64_t tag) {
     const int lane = static_cast<int>(threadIdx.x) % 32;
-    __syncwarp();
-    if (lane < kReplicas) publish(sums + lane * kMostPersistentBlocks + static_cast<int>(blockIdx.x), sum, tag);
+    if (lane < kReplicas) put(sums + lane * kMostPersistentBlocks + static_cast<int>(blockIdx.x), sum, tag);
 }
 // By one whole warp: the sum of all blocks, once all are there.
 __device__ inline double collect(const TaggedSum* sums, std::uint64_t tag) {
@@ -69,63 +99,118 @@ __device__ inline double collect(const TaggedSum* sums, std::uint64_t tag) {
         for (int i = 0; i < kBlocksPerLane; ++i) {
             parts[i] = 0;
             if (lane + 32 * i < blocks) {
-                const TaggedSum part = observe(list + lane + 32 * i);
+                const TaggedSum part = get(list + lane + 32 * i);
                 parts[i] = part.sum;
                 missing = missing || part.tag != tag;
             }
         }
     } while (missing);
-    acquire();
     __syncwarp();
     double sum = 0;
 #pragma unroll
     for (int i = 0; i < kBlocksPerLane; ++i) sum += parts[i];
     return warp_sum(sum);
 }
-// The same, once for all: the block's sum goes out, the sum of all blocks comes back.
-__device__ inline double exchange(TaggedSum* sums, double sum, std::uint64_t tag) {
-    if (gridDim.x == 1) return sum;
-    publish_all(sums, sum, tag);
-    return collect(sums, tag);
-}
+
+// What products gather from: a vector of all blocks, or that of a block alone. get() returns whether the value is there.
+template <class T>
+struct CrossingVector {
+    const Packet<T>* packets;
+    std::uint64_t tag;
+    __device__ bool get(std::int32_t i, T& value) const { return cuda::get(packets + i, tag, value); }
+};
+template <class T>
+struct OwnVector {
+    const T* values;
+    __device__ bool get(std::int32_t i, T& value) const {
+        value = values[i];
+        return true;
+    }
+};
 
 // dots[row] = sum of values x[column] over the row, for all rows of the block. By the product threads, `thread` of them 0 .. kProductThreads - 1.
-template <bool kResident, class T, class Column>
-__device__ inline void row_products(const T* values, const Column* columns, const std::int32_t* offsets, int rows, int team, const T* x, T* dots,
-                                    int thread) {
-    constexpr int kBatch = 4;  // loads in flight
+template <bool kResident, class T, class Column, class Vector>
+__device__ inline void row_products(const T* values, const Column* columns, const std::int32_t* offsets, int rows, int team, const Vector& x,
+                                    T* dots, int thread) {
+    constexpr int kBatch = 4;  // reads under way
+    const int level = 31 - __clz(team);
     const int lane = thread & (team - 1);
-    const int teams = kProductThreads / team;
-    for (int first = 0; first < rows; first += teams) {
-        const int row = first + thread / team;
-        T sum = 0;
-        if (row < rows) {
-            const int end = offsets[row + 1];
-            for (int k = offsets[row] + lane; k < end; k += kBatch * team) {
-                Column column[kBatch];
-                T value[kBatch];
-                T gathered[kBatch];
+    const int teams = kProductThreads >> level;
+    // The next batch: of this row, its first entry, and how many are left for the thread.
+    int row = thread >> level;
+    int next = 0;
+    int left = 0;
+    int row_steps = 0;
+    const auto enter_row = [&] {
+        left = row_steps = 0;
+        if (row >= rows) return;
+        const int begin = offsets[row];
+        const int entries = offsets[row + 1] - begin;
+        next = begin + lane;
+        left = (entries - lane + team - 1) >> level;
+        row_steps = (((entries + team - 1) >> level) + kBatch - 1) / kBatch;
+    };
+    struct Batch {
+        Column column[kBatch];
+        T value[kBatch];
+        int size;
+    };
+    const auto fetch = [&](Batch& batch) {
+        batch.size = left;
 #pragma unroll
-                for (int i = 0; i < kBatch; ++i) {
-                    const int entry = k + i * team;
-                    const bool exists = entry < end;
-                    if constexpr (kResident) {
-                        column[i] = exists ? columns[entry] : Column(0);
-                        value[i] = exists ? values[entry] : T(0);
-                    } else {
-                        column[i] = exists ? __ldg(columns + entry) : Column(0);
-                        value[i] = exists ? __ldg(values + entry) : T(0);
-                    }
-                }
-                // x was written by other blocks in this kernel: not by __ldg. What does not exist is not multiplied: x may not be finite.
-#pragma unroll
-                for (int i = 0; i < kBatch; ++i) gathered[i] = k + i * team < end ? x[column[i]] : T(0);
-#pragma unroll
-                for (int i = 0; i < kBatch; ++i) sum += value[i] * gathered[i];
+        for (int i = 0; i < kBatch; ++i) {
+            const int entry = next + (i << level);
+            if constexpr (kResident) {
+                batch.column[i] = i < left ? columns[entry] : Column(0);
+                batch.value[i] = i < left ? values[entry] : T(0);
+            } else {
+                batch.column[i] = i < left ? __ldg(columns + entry) : Column(0);
+                batch.value[i] = i < left ? __ldg(values + entry) : T(0);
             }
         }
+    };
+    Batch batch;
+    enter_row();
+    fetch(batch);
+    for (int first = 0; first < rows; first += teams) {
+        const int this_row = row;
+        // As many for all lanes of the warp.
+        const int steps = max(1, static_cast<int>(__reduce_max_sync(0xffffffffu, static_cast<unsigned>(row_steps))));
+        T sum = 0;
+        for (int step = 0; step < steps; ++step) {
+            T gathered[kBatch];
+            bool come[kBatch];
+            // What does not exist is not read, nor multiplied but by its own 0.
+#pragma unroll
+            for (int i = 0; i < kBatch; ++i) {
+                gathered[i] = 0;
+                come[i] = i < batch.size ? x.get(batch.column[i], gathered[i]) : true;
+            }
+            next += kBatch << level;
+            left -= kBatch;
+            if (step == steps - 1) {
+                row += teams;
+                enter_row();
+            }
+            // What comes from L2 comes while the gathers do.
+            Batch following;
+            if constexpr (!kResident) fetch(following);
+            bool missing;
+            do {
+                missing = false;
+#pragma unroll
+                for (int i = 0; i < kBatch; ++i) {
+                    if (!come[i]) come[i] = x.get(batch.column[i], gathered[i]);
+                    missing = missing || !come[i];
+                }
+            } while (missing);
+#pragma unroll
+            for (int i = 0; i < kBatch; ++i) sum += batch.value[i] * gathered[i];
+            if constexpr (kResident) fetch(batch);
+            else batch = following;
+        }
         for (int d = team / 2; d > 0; d /= 2) sum += __shfl_xor_sync(0xffffffffu, sum, d);
-        if (row < rows && lane == 0) dots[row] = sum;
+        if (this_row < rows && lane == 0) dots[this_row] = sum;
     }
 }
 
@@ -165,8 +250,13 @@ struct Slice {
         if (side.narrow) load_entries<std::uint16_t>(thread);
         else load_entries<std::int32_t>(thread);
     }
-    template <class Column>
-    __device__ void multiply_as(const T* x, T* dots, int thread) const {
+    // The value of the vector of this side's rows in the block's row i, to all blocks; and where this block reads those of all.
+    __device__ void send(int i, T value, std::uint64_t tag) const {
+        for (int copy = 0; copy < side.copies; ++copy) put(side.packets + copy * side.rows + first_row + i, value, tag);
+    }
+    __device__ const Packet<T>* received() const { return side.packets + static_cast<int>(blockIdx.x) % side.copies * side.rows; }
+    template <class Column, class Vector>
+    __device__ void multiply_as(const Vector& x, T* dots, int thread) const {
         if (side.resident) {
             row_products<true>(reinterpret_cast<const T*>(shared + side.values_at), reinterpret_cast<const Column*>(shared + side.columns_at),
                                offsets(), rows, side.team, x, dots, thread);
@@ -176,7 +266,8 @@ struct Slice {
         }
     }
     // By the product threads.
-    __device__ void multiply(const T* x, T* dots, int thread) const {
+    template <class Vector>
+    __device__ void multiply(const Vector& x, T* dots, int thread) const {
         if (side.narrow) multiply_as<std::uint16_t>(x, dots, thread);
         else multiply_as<std::int32_t>(x, dots, thread);
     }
@@ -202,12 +293,14 @@ constexpr int kStepVectors<LsqrRecurrence<T>> = 2;
 template <class T, class Step>
 struct Handed {
     typename Step::Coefficients step;
-    bool failed;                  // the recurrence, before the step
-    bool stopped;                 // the recurrence, by its tests
-    double u2, v2;                // of the exchanges, for the recurrence
-    T product, vector;            // coefficients: y <- product A x + vector y
-    double sums[2][kWarps];
-    IterationRecord unread;       // of all blocks but the first, which alone writes records
+    bool failed;                         // the recurrence, before the step
+    bool stopped[2];                     // the recurrence, by its tests; for even and for odd passes
+    int passes;                          // that are kept
+    double u2, v2;                       // of the exchanges, for the recurrence
+    T u_product, u_vector;               // coefficients: u-hat <- product A v-hat + vector u-hat
+    T v_product, v_vector;
+    double u_squares[kWarps], v_squares[kWarps], x_squares[kWarps];
+    IterationRecord unread;              // of all blocks but the first, which alone writes records
 };
 
 // The sum over the product warps of what each left; by one whole warp.
@@ -216,7 +309,7 @@ __device__ inline double sum_of_warps(const double* sums) {
     return warp_sum(lane >= kFirstProductWarp && lane < kRecurrenceWarp ? sums[lane] : 0.0);
 }
 
-template <class T, class R>
+template <class T, class R, bool kAlone>
 __global__ void __launch_bounds__(kPersistentThreads, 1)
     persistent_kernel(const __grid_constant__ PersistentProblem<T> problem, const __grid_constant__ PersistentVectors<T> vectors, R* r,
                       int iterations, std::uint64_t tag) {
@@ -244,189 +337,204 @@ __global__ void __launch_bounds__(kPersistentThreads, 1)
 
     const Slice<T> forward(problem.forward, shared);
     const Slice<T> adjoint(problem.adjoint, shared);
-    T* u_own = reinterpret_cast<T*>(shared + problem.u_at[0]);       // u-hat of the last iteration that was completed
-    T* u_next = reinterpret_cast<T*>(shared + problem.u_at[1]);      // of the one under way
-    T* v_own = reinterpret_cast<T*>(shared + problem.v_at[0]);       // the same of v-hat
-    T* v_next = reinterpret_cast<T*>(shared + problem.v_at[1]);
-    T* dots = reinterpret_cast<T*>(shared + problem.dots_at);
+    // After p passes u-hat and v-hat lie in places p mod 2; in the others, those of the pass before.
+    const auto u_of = [&](int passes) { return reinterpret_cast<T*>(shared + problem.u_at[passes & 1]); };
+    const auto v_of = [&](int passes) { return reinterpret_cast<T*>(shared + problem.v_at[passes & 1]); };
+    T* dots = reinterpret_cast<T*>(shared + problem.dots_at);  // of rows of A; products with A^T lie where v-hat will
     constexpr int kVectors = kStepVectors<R>;
     T* step_own[kVectors];
 #pragma unroll
     for (int s = 0; s < kVectors; ++s) step_own[s] = reinterpret_cast<T*>(shared + problem.step_at[s]);
-    forward.load(thread);
-    adjoint.load(thread);
-    for (int i = thread; i < forward.rows; i += kPersistentThreads) u_own[i] = vectors.u[forward.first_row + i];
     for (int j = thread; j < adjoint.rows; j += kPersistentThreads) {
-        v_own[j] = vectors.v[adjoint.first_row + j];
+        const T value = vectors.v[adjoint.first_row + j];
+        v_of(0)[j] = value;
+        if (!kAlone) adjoint.send(j, value, tag);
 #pragma unroll
         for (int s = 0; s < kVectors; ++s) step_own[s][j] = vectors.step[s][adjoint.first_row + j];
     }
-    // The first warp's own view of the recurrence.
-    double alpha = recurrence.alpha;
-    double beta = recurrence.beta;
-    const double sigma = recurrence.sigma;
-    double u2 = 0;
+    for (int i = thread; i < forward.rows; i += kPersistentThreads) u_of(0)[i] = vectors.u[forward.first_row + i];
+    forward.load(thread);
+    adjoint.load(thread);
     if (thread == 0) {
-        handed.failed = handed.stopped = false;
-        handed.product = recurrence.c1.narrow;
-        handed.vector = recurrence.c2.narrow;
+        handed.failed = handed.stopped[0] = handed.stopped[1] = false;
+        handed.passes = 0;
+        handed.u_product = recurrence.c1.narrow;
+        handed.u_vector = recurrence.c2.narrow;
         if (block != 0) recurrence.ring = {&handed.unread, 1};
     }
-    const auto swap = [](T*& p, T*& q) {
-        T* const swapped = p;
-        p = q;
-        q = swapped;
-    };
-    bool x_is_last = false;  // the last update of x has been made
-    const bool stopped_at_entry = recurrence.progress.stopped();
+    __syncthreads();
 
-    // By one whole warp: ||x||^2 after the update of pass `pass`.
+    // ||x||^2 after the update of pass `pass`, by one whole warp.
+    const auto x_list = [&](int pass) { return problem.x_sums + (pass & 1) * kReplicas * kMostPersistentBlocks; };
     const auto x_norm2 = [&](int pass) {
-        const double* list = problem.x_sums + (pass & 1) * kMostPersistentBlocks;
-        double x2 = 0;
-        for (int b = lane; b < static_cast<int>(gridDim.x); b += 32) x2 += __ldcg(list + b);
-        return warp_sum(x2);
+        return kAlone ? sum_of_warps(handed.x_squares) : collect(x_list(pass), tag + static_cast<std::uint64_t>(pass));
     };
-    int k = 0;
-    for (;; ++k) {
-        double v2 = 0;
-        if (k > 0 && warp == 0) {
-            v2 = gridDim.x == 1 ? handed.v2 : collect(problem.v_sums, tag + static_cast<std::uint64_t>(k));
+
+    if (recurrence.progress.stopped() || iterations == 0) {
+        // Nothing but the last update of x.
+    } else if (makes_products) {
+        for (int k = 0; k < iterations; ++k) {
+            const std::uint64_t pass_tag = tag + static_cast<std::uint64_t>(k);
+            // Stage A: u-hat <- c1 A v-hat + c2 u-hat.
+            const T* const v = v_of(k);
+            if constexpr (kAlone) forward.multiply(OwnVector<T>{v}, dots, product_thread);
+            else forward.multiply(CrossingVector<T>{adjoint.received(), pass_tag}, dots, product_thread);
+            sync(u_known_in(k), kAll);
+            if (handed.stopped[k & 1]) break;
+            const T* const u = u_of(k);
+            T* const u_next = u_of(k + 1);
+            const T c1 = handed.u_product;
+            const T c2 = handed.u_vector;
+            double squares = 0;
+            for (int i = product_thread; i < forward.rows; i += kProductThreads) {
+                const T value = c2 != T(0) ? c1 * dots[i] + c2 * u[i] : c1 * dots[i];
+                if (!kAlone) forward.send(i, value, pass_tag);
+                u_next[i] = value;
+                squares += static_cast<double>(value) * static_cast<double>(value);
+            }
+            squares = warp_sum(squares);
+            if (lane == 0) handed.u_squares[warp] = squares;
+            arrive(u_written, kWorkers);
+            if (kAlone) sync(products, kProductThreads);
+
+            // Stage B: v-hat <- d1 A^T u-hat + d2 v-hat, and the step of the iteration before.
+            T* const v_next = v_of(k + 1);
+            if constexpr (kAlone) adjoint.multiply(OwnVector<T>{u_next}, v_next, product_thread);
+            else adjoint.multiply(CrossingVector<T>{forward.received(), pass_tag}, v_next, product_thread);
+            sync(v_known, kAll);
+            if (handed.failed) break;
+            const T d1 = handed.v_product;
+            const T d2 = handed.v_vector;
+            double x_squares[1] = {0};
+            squares = 0;
+            for (int j = product_thread; j < adjoint.rows; j += kProductThreads) {
+                const T value = d2 != T(0) ? d1 * v_next[j] + d2 * v[j] : d1 * v_next[j];
+                if (!kAlone) adjoint.send(j, value, pass_tag + 1);
+                v_next[j] = value;
+                squares += static_cast<double>(value) * static_cast<double>(value);
+            }
+            squares = warp_sum(squares);
+            const Step step = own_step(&recurrence, v, step_own);
+            const auto coefficients = handed.step;
+            for (int j = product_thread; j < adjoint.rows; j += kProductThreads) step(j, coefficients, x_squares);
+            const double x_sum = warp_sum(x_squares[0]);
+            if (lane == 0) {
+                handed.v_squares[warp] = squares;
+                handed.x_squares[warp] = x_sum;
+            }
+            arrive(v_written, kWorkers);
+            if (kAlone) sync(products, kProductThreads);
+        }
+    } else if (warp == 0) {
+        // Its own view of the recurrence.
+        const double sigma = recurrence.sigma;
+        double alpha = recurrence.alpha;
+        for (int k = 0; k < iterations; ++k) {
+            const std::uint64_t pass_tag = tag + static_cast<std::uint64_t>(k);
+            sync(u_known_in(k), kAll);
+            if (handed.stopped[k & 1]) break;
+            sync(u_written, kWorkers);
+            double u2 = sum_of_warps(handed.u_squares);
+            if constexpr (!kAlone) {
+                publish(problem.u_sums, u2, pass_tag);
+                u2 = collect(problem.u_sums, pass_tag);
+            }
+            const double beta = std::sqrt(u2);
+            const ProductFactors of_v = adjoint_factors(sigma, alpha, beta);
+            if (lane == 0) {
+                handed.v_product = static_cast<T>(of_v.product);
+                handed.v_vector = static_cast<T>(of_v.vector);
+            }
+            sync(v_known, kAll);
+            if (handed.failed) break;
+            sync(v_written, kWorkers);
+            double v2 = sum_of_warps(handed.v_squares);
+            if constexpr (!kAlone) {
+                publish(problem.v_sums, v2, pass_tag + 1);
+                publish(x_list(k), sum_of_warps(handed.x_squares), pass_tag);
+                v2 = collect(problem.v_sums, pass_tag + 1);
+            }
             if (lane == 0) {
                 handed.u2 = u2;
-                if (gridDim.x > 1) handed.v2 = v2;
+                handed.v2 = v2;
+            }
+            arrive(sums_known, kTwoWarps);
+            alpha = std::sqrt(v2);
+            const ProductFactors of_u = forward_factors(sigma, alpha, beta);
+            if (lane == 0) {
+                handed.u_product = static_cast<T>(of_u.product);
+                handed.u_vector = static_cast<T>(of_u.vector);
             }
         }
-        __syncthreads();  // v-hat is known, ||x||^2, and whether the pass before was one too many
-        if (handed.stopped) {
-            swap(u_own, u_next);
-            swap(v_own, v_next);
-            x_is_last = true;
-            break;
-        }
-        if (k > 0 && warp == kRecurrenceWarp) {
+    } else {
+        // Pass k: the recurrence of the pass before, whose sums are known.
+        const auto up_to_coefficients = [&](int k) {
+            sync(sums_known, kTwoWarps);
             const double x2 = x_norm2(k - 1);
             if (lane == 0) {
                 const double forward_sums[2] = {handed.u2, x2};
                 recurrence.finish(R::after_forward, forward_sums, kGoOn);
                 const double adjoint_sums[1] = {handed.v2};
                 recurrence.finish(R::adjoint_coefficients, adjoint_sums, kGoOn);
-                if (k == iterations) recurrence.finish(R::adjoint_estimates, nullptr, kGoOn);
-                handed.failed = recurrence.progress.stopped();
             }
             __syncwarp();
-        }
-        if (warp == kRecurrenceWarp && lane == 0) handed.step = own_step(&recurrence, v_own, step_own).load();
-        if (k == iterations || (k == 0 && stopped_at_entry)) break;
-
-        // Stage A: u-hat <- c1 A v-hat + c2 u-hat.
-        if (warp != kRecurrenceWarp) {
-            if (makes_products) {
-                forward.multiply(vectors.v, dots, product_thread);
-            } else if (k > 0 && lane == 0) {
-                alpha = std::sqrt(v2);
-                const ProductFactors factors = forward_factors(sigma, alpha, beta);
-                handed.product = static_cast<T>(factors.product);
-                handed.vector = static_cast<T>(factors.vector);
+        };
+        arrive(u_known_in(0), kAll);
+        int k = 0;
+        for (; k < iterations; ++k) {
+            if (k > 0) up_to_coefficients(k);
+            const bool failed = recurrence.progress.stopped();
+            if (lane == 0) {
+                handed.failed = failed;
+                handed.step = own_step(&recurrence, v_of(k), step_own).load();
             }
-            sync_workers();  // dots, coefficients
-            if (makes_products) {
-                const T c1 = handed.product;
-                const T c2 = handed.vector;
-                double squares = 0;
-                for (int i = product_thread; i < forward.rows; i += kProductThreads) {
-                    const T value = c2 != T(0) ? c1 * dots[i] + c2 * u_own[i] : c1 * dots[i];
-                    u_next[i] = value;
-                    vectors.u[forward.first_row + i] = value;
-                    squares += static_cast<double>(value) * static_cast<double>(value);
-                }
-                squares = warp_sum(squares);
-                if (lane == 0) handed.sums[0][warp] = squares;
+            __syncwarp();
+            arrive(v_known, kAll);
+            if (failed) break;
+            if (k == 0) {
+                if (iterations > 1) arrive(u_known_in(1), kAll);
+                continue;
             }
-            sync_workers();  // the block's u-hat is written
-            if (warp == 0) u2 = exchange(problem.u_sums, sum_of_warps(handed.sums[0]), tag + static_cast<std::uint64_t>(k));
-            sync_workers();  // u-hat of all blocks is known
-
-            // Stage B: v-hat <- d1 A^T u-hat + d2 v-hat, after the step of the iteration before.
-            if (makes_products) {
-                adjoint.multiply(vectors.u, dots, product_thread);
-            } else if (lane == 0) {
-                beta = std::sqrt(u2);
-                const ProductFactors factors = adjoint_factors(sigma, alpha, beta);
-                handed.product = static_cast<T>(factors.product);
-                handed.vector = static_cast<T>(factors.vector);
-            }
-        }
-        __syncthreads();  // dots, coefficients
-        if (handed.failed) break;
-        swap(u_own, u_next);
-        swap(v_own, v_next);
-        if (warp == kRecurrenceWarp) {
-            if (k > 0 && lane == 0) {
+            if (lane == 0) {
                 recurrence.finish(R::adjoint_estimates, nullptr, kGoOn);
-                handed.stopped = recurrence.progress.stopped();
+                handed.stopped[(k + 1) & 1] = recurrence.progress.stopped();
             }
             __syncwarp();
-        } else {
-            if (makes_products) {
-                const T d1 = handed.product;
-                const T d2 = handed.vector;
-                const Step step = own_step(&recurrence, v_next, step_own);
-                const auto coefficients = handed.step;
-                double x_squares[1] = {0};
-                double squares = 0;
-                for (int j = product_thread; j < adjoint.rows; j += kProductThreads) {
-                    step(j, coefficients, x_squares);
-                    const T value = d2 != T(0) ? d1 * dots[j] + d2 * v_next[j] : d1 * dots[j];
-                    v_own[j] = value;
-                    vectors.v[adjoint.first_row + j] = value;
-                    squares += static_cast<double>(value) * static_cast<double>(value);
-                }
-                squares = warp_sum(squares);
-                const double x_sum = warp_sum(x_squares[0]);
-                if (lane == 0) {
-                    handed.sums[0][warp] = squares;
-                    handed.sums[1][warp] = x_sum;
-                }
-            }
-            sync_workers();  // the block's v-hat is written
-            if (warp == 0) {
-                const double v_part = sum_of_warps(handed.sums[0]);
-                const double x_part = sum_of_warps(handed.sums[1]);
-                if (lane == 0) {
-                    __stcg(problem.x_sums + (k & 1) * kMostPersistentBlocks + block, x_part);
-                    handed.v2 = v_part;  // of all blocks where this is the only one
-                }
-                if (gridDim.x > 1) publish_all(problem.v_sums, v_part, tag + static_cast<std::uint64_t>(k + 1));
-                __syncwarp();
+            if (k + 1 < iterations) arrive(u_known_in(k + 1), kAll);
+            if (recurrence.progress.stopped()) {
+                // The pass is one too many, but for its step.
+                sync(sums_known, kTwoWarps);
+                const double sums[2] = {0, x_norm2(k)};
+                if (lane == 0) recurrence.finish(R::after_forward, sums, kGoOn);
+                break;
             }
         }
+        if (k == iterations) {
+            up_to_coefficients(k);
+            if (lane == 0) recurrence.finish(R::adjoint_estimates, nullptr, kGoOn);
+        }
+        if (lane == 0) handed.passes = k;
     }
     __syncthreads();  // the recurrence is that of the last iteration
+    const int passes = handed.passes;
 
-    if (x_is_last) {
-        if (warp == 0) {
-            const double sums[2] = {0, x_norm2(k - 1)};
-            if (lane == 0) recurrence.finish(R::after_forward, sums, kGoOn);
-        }
-        __syncthreads();
-    }
-    // Another stop: the last update of x, which the recurrence then knows of.
+    // A stop that was not one pass late: the last update of x, which the recurrence then knows of.
     if (recurrence.progress.stopped() && !recurrence.progress.finished) {
         double x_squares[1] = {0};
-        const Step step = own_step(&recurrence, v_own, step_own);
+        const Step step = own_step(&recurrence, v_of(passes), step_own);
         const auto coefficients = step.load();
+        __syncthreads();
         if (makes_products) {
             for (int j = product_thread; j < adjoint.rows; j += kProductThreads) step(j, coefficients, x_squares);
             const double x_sum = warp_sum(x_squares[0]);
-            if (lane == 0) handed.sums[1][warp] = x_sum;
+            if (lane == 0) handed.x_squares[warp] = x_sum;
         }
         __syncthreads();
         if (warp == 0) {
-            double x2 = sum_of_warps(handed.sums[1]);
-            if (gridDim.x > 1) {
-                const std::uint64_t closing = tag + static_cast<std::uint64_t>(k) + 1;
-                publish_all(problem.closing_sums, x2, closing);
+            double x2 = sum_of_warps(handed.x_squares);
+            if constexpr (!kAlone) {
+                const std::uint64_t closing = tag + static_cast<std::uint64_t>(passes) + 1;
+                publish(problem.closing_sums, x2, closing);
                 if (block == 0) x2 = collect(problem.closing_sums, closing);
             }
             if (thread == 0) {
@@ -436,9 +544,9 @@ __global__ void __launch_bounds__(kPersistentThreads, 1)
         }
         __syncthreads();
     }
-    for (int i = thread; i < forward.rows; i += kPersistentThreads) vectors.u[forward.first_row + i] = u_own[i];
+    for (int i = thread; i < forward.rows; i += kPersistentThreads) vectors.u[forward.first_row + i] = u_of(passes)[i];
     for (int j = thread; j < adjoint.rows; j += kPersistentThreads) {
-        vectors.v[adjoint.first_row + j] = v_own[j];
+        vectors.v[adjoint.first_row + j] = v_of(passes)[j];
 #pragma unroll
         for (int s = 0; s < kVectors; ++s) vectors.step[s][adjoint.first_row + j] = step_own[s][j];
     }
@@ -448,8 +556,8 @@ __global__ void __launch_bounds__(kPersistentThreads, 1)
     }
 }
 
-template <class Method>
-constexpr auto* kKernel = &persistent_kernel<typename Method::Value, typename Method::Recurrence>;
+template <class Method, bool kAlone>
+constexpr auto* kKernel = &persistent_kernel<typename Method::Value, typename Method::Recurrence, kAlone>;
 
 }  // namespace
 
@@ -461,8 +569,13 @@ void prepare_persistent(const PersistentProblem<T>& problem) {
         if (static_cast<int>(problem.shared_bytes) <= attributes.maxDynamicSharedSizeBytes) return;  // never lowered: others may need it
         LSMR_CHECK(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(problem.shared_bytes)));
     };
-    allow(kKernel<Lsmr<T>>);
-    allow(kKernel<Lsqr<T>>);
+    if (problem.blocks == 1) {
+        allow(kKernel<Lsmr<T>, true>);
+        allow(kKernel<Lsqr<T>, true>);
+    } else {
+        allow(kKernel<Lsmr<T>, false>);
+        allow(kKernel<Lsqr<T>, false>);
+    }
 }
 
 template <class Method>
@@ -471,7 +584,8 @@ void launch_persistent(const PersistentProblem<typename Method::Value>& problem,
     PersistentProblem<typename Method::Value> of = problem;
     PersistentVectors<typename Method::Value> with = vectors;
     void* arguments[] = {&of, &with, &r, &iterations, &tag};
-    LSMR_CHECK(cudaLaunchCooperativeKernel(kKernel<Method>, dim3(static_cast<unsigned>(problem.blocks)), dim3(kPersistentThreads), arguments,
+    LSMR_CHECK(cudaLaunchCooperativeKernel(problem.blocks == 1 ? kKernel<Method, true> : kKernel<Method, false>,
+                                           dim3(static_cast<unsigned>(problem.blocks)), dim3(kPersistentThreads), arguments,
                                            problem.shared_bytes, stream));
 }
 

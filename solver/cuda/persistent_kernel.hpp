@@ -6,6 +6,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <type_traits>
 
 #include "solver/lsmr.hpp"
 #include "solver/lsqr.hpp"
@@ -23,10 +24,16 @@ inline constexpr int kReplicas = 4;
 // Vectors of n values beside v: h, hbar, x of LSMR.
 inline constexpr int kMostStepVectors = 3;
 
-// A sum of one block with the number of the exchange that it belongs to, written and read as one.
+// A sum of one block with the number of the pass that it belongs to, written and read as one.
 struct alignas(16) TaggedSum {
     double sum;
     std::uint64_t tag;
+};
+// The same of one value of a vector.
+template <class T>
+struct alignas(2 * sizeof(T)) Packet {
+    T value;
+    std::conditional_t<sizeof(T) == 8, std::uint64_t, std::uint32_t> tag;
 };
 
 // One orientation: CSR, its rows dealt out to the blocks once and for all.
@@ -39,6 +46,11 @@ struct PersistentSide {
     bool narrow = false;
     bool resident = false;  // a block's entries are held in shared memory
     int team = 1;           // threads of a row, a power of two up to 32
+    // The vector that has a value for each row, u-hat or v-hat, where it crosses between blocks; in copies, one after the other, that are
+    // read by one block in so many each: few bytes lie in few parts of the L2 cache, which then keep all readers waiting.
+    Packet<T>* packets = nullptr;
+    int copies = 1;
+    std::int32_t rows = 0;
     // Where in a block's shared memory, in bytes:
     std::uint32_t offsets_at = 0;
     std::uint32_t values_at = 0;
@@ -49,12 +61,12 @@ template <class T>
 struct PersistentProblem {
     PersistentSide<T> forward;  // A: rows are those of u
     PersistentSide<T> adjoint;  // A^T: rows are those of v
-    // Exchanges: kReplicas lists of kMostPersistentBlocks each. Tags only grow, over all launches.
+    // Sums that cross between blocks: kReplicas lists of kMostPersistentBlocks each. Tags only grow, over all launches.
     TaggedSum* u_sums = nullptr;
     TaggedSum* v_sums = nullptr;
     TaggedSum* closing_sums = nullptr;
-    double* x_sums = nullptr;  // two lists of kMostPersistentBlocks, for even and for odd iterations
-    // In a block's shared memory, in bytes: u and v twice, the vectors of the step, the products of its rows.
+    TaggedSum* x_sums = nullptr;  // twice, for even and for odd passes
+    // In a block's shared memory, in bytes: u and v twice, the vectors of the step, the products of its rows of A.
     std::uint32_t u_at[2] = {};
     std::uint32_t v_at[2] = {};
     std::uint32_t step_at[kMostStepVectors] = {};

@@ -23,6 +23,9 @@ constexpr std::int64_t kOneBlock = 4096;
 constexpr std::int64_t kRowWork = 2;
 // Where a row is longer, its team of threads keeps all others waiting.
 constexpr std::int64_t kLongestRow = 4096;
+// A vector that is gathered from L2 at full speed has this many bytes at least.
+constexpr std::int64_t kSpreadBytes = 640 << 10;
+constexpr std::int64_t kMostCopies = 4;
 // What is read every iteration must stay in L2, beside what else passes through it.
 constexpr double kL2Share = 2.0 / 3;
 
@@ -46,6 +49,13 @@ int choose_team(std::int64_t most_rows, std::int64_t rows, std::int64_t nnz, std
         }
     }
     return best;
+}
+
+// Threads of a row that read entries from L2: at least half of it at once, so that a warp's reads are long.
+int streaming_team(std::int64_t nnz, std::int64_t rows) {
+    int team = 1;
+    while (team < 32 && rows * 4 * team <= nnz) team *= 2;
+    return team;
 }
 
 SidePlan plan_side(std::int64_t rows, std::int64_t cols, const std::int64_t* offsets, std::int64_t value_bytes, int blocks) {
@@ -109,8 +119,8 @@ SmallPlan plan_small_problem(std::int64_t rows, std::int64_t cols, const std::in
 
     const std::int64_t u_bytes = aligned(plan.forward.most_rows * value_bytes);
     const std::int64_t v_bytes = aligned(plan.adjoint.most_rows * value_bytes);
-    plan.vector_bytes = 2 * u_bytes + (2 + cuda::kMostStepVectors) * v_bytes + std::max(u_bytes, v_bytes) +
-                        aligned((plan.forward.most_rows + 1) * 4) + aligned((plan.adjoint.most_rows + 1) * 4);
+    plan.vector_bytes = 3 * u_bytes + (2 + cuda::kMostStepVectors) * v_bytes + aligned((plan.forward.most_rows + 1) * 4) +
+                        aligned((plan.adjoint.most_rows + 1) * 4);
     if (plan.vector_bytes > limits.shared_bytes) {
         plan.impossible = fmt::format("a block's part of the vectors needs {}, its shared memory has {}", format_bytes(plan.vector_bytes),
                                       format_bytes(limits.shared_bytes));
@@ -124,11 +134,22 @@ SmallPlan plan_small_problem(std::int64_t rows, std::int64_t cols, const std::in
     for (SidePlan* side : {larger, smaller}) {
         const std::int64_t bytes = slice_bytes(*side, value_bytes);
         side->resident = plan.shared_bytes + bytes <= limits.shared_bytes;
-        if (side->resident) plan.shared_bytes += bytes;
-        else plan.streamed_bytes += nnz * side->entry_bytes;
+        if (side->resident) {
+            plan.shared_bytes += bytes;
+        } else {
+            plan.streamed_bytes += nnz * side->entry_bytes;
+            side->team = std::max(side->team, streaming_team(nnz, side == &plan.forward ? rows : cols));
+        }
     }
-    plan.streamed_bytes += (rows + cols) * value_bytes;
-    plan.device_bytes = nnz * (plan.forward.entry_bytes + plan.adjoint.entry_bytes) + (rows + cols + 2) * 4;
+    plan.device_bytes = nnz * (plan.forward.entry_bytes + plan.adjoint.entry_bytes) + (rows + cols) * 4;
+    if (plan.blocks > 1) {
+        for (const auto& [side, values] : {std::pair{&plan.forward, rows}, std::pair{&plan.adjoint, cols}}) {
+            const std::int64_t bytes = values * 2 * value_bytes;  // each beside its tag
+            side->copies = static_cast<int>(std::clamp(kSpreadBytes / std::max<std::int64_t>(bytes, 1), std::int64_t{1}, kMostCopies));
+            plan.streamed_bytes += side->copies * bytes;
+            plan.device_bytes += side->copies * bytes;
+        }
+    }
 
     const std::int64_t longest = std::max(plan.forward.longest_row, plan.adjoint.longest_row);
     const auto l2_bytes = static_cast<std::int64_t>(kL2Share * static_cast<double>(limits.l2_bytes));
@@ -151,15 +172,15 @@ std::string SmallPlan::words() const {
 
 template <class T>
 SmallProblem<T>::SmallProblem(const CsrMatrix& a, const CsrMatrix& transpose, int exponent, const SmallPlan& plan, const CudaContext& context)
-    : context_(context), tagged_(context, 3 * cuda::kReplicas * kMostPersistentBlocks), x_sums_(context, 2 * kMostPersistentBlocks) {
+    : context_(context), sums_(context, 5 * cuda::kReplicas * kMostPersistentBlocks) {
     LSMR_EXPECT(plan.impossible.empty());
-    upload(a, exponent, plan.forward, forward_, problem_.forward);
-    upload(transpose, exponent, plan.adjoint, adjoint_, problem_.adjoint);
-    LSMR_CHECK(cudaMemsetAsync(tagged_.data(), 0, static_cast<std::size_t>(tagged_.bytes()), context.stream()));
-    problem_.u_sums = tagged_.data();
+    upload(a, exponent, plan.forward, plan.blocks > 1, forward_, problem_.forward);
+    upload(transpose, exponent, plan.adjoint, plan.blocks > 1, adjoint_, problem_.adjoint);
+    LSMR_CHECK(cudaMemsetAsync(sums_.data(), 0, static_cast<std::size_t>(sums_.bytes()), context.stream()));
+    problem_.u_sums = sums_.data();
     problem_.v_sums = problem_.u_sums + cuda::kReplicas * kMostPersistentBlocks;
     problem_.closing_sums = problem_.v_sums + cuda::kReplicas * kMostPersistentBlocks;
-    problem_.x_sums = x_sums_.data();
+    problem_.x_sums = problem_.closing_sums + cuda::kReplicas * kMostPersistentBlocks;
     problem_.blocks = plan.blocks;
 
     std::int64_t at = 0;
@@ -172,7 +193,7 @@ SmallProblem<T>::SmallProblem(const CsrMatrix& a, const CsrMatrix& transpose, in
     for (std::uint32_t& u_at : problem_.u_at) u_at = take(plan.forward.most_rows * kValue);
     for (std::uint32_t& v_at : problem_.v_at) v_at = take(plan.adjoint.most_rows * kValue);
     for (std::uint32_t& step_at : problem_.step_at) step_at = take(plan.adjoint.most_rows * kValue);
-    problem_.dots_at = take(std::max(plan.forward.most_rows, plan.adjoint.most_rows) * kValue);
+    problem_.dots_at = take(plan.forward.most_rows * kValue);
     problem_.forward.offsets_at = take((plan.forward.most_rows + 1) * 4);
     problem_.adjoint.offsets_at = take((plan.adjoint.most_rows + 1) * 4);
     const auto take_slice = [&](const SidePlan& side, cuda::PersistentSide<T>& view) {
@@ -189,7 +210,7 @@ SmallProblem<T>::SmallProblem(const CsrMatrix& a, const CsrMatrix& transpose, in
 }
 
 template <class T>
-void SmallProblem<T>::upload(const CsrMatrix& a, int exponent, const SidePlan& plan, Side& side, cuda::PersistentSide<T>& view) {
+void SmallProblem<T>::upload(const CsrMatrix& a, int exponent, const SidePlan& plan, bool crosses, Side& side, cuda::PersistentSide<T>& view) {
     const std::int64_t entries = std::max<std::int64_t>(a.nnz(), 1);
     side.block_rows = DeviceBuffer<std::int32_t>(context_, static_cast<std::int64_t>(plan.block_rows.size()));
     side.offsets = DeviceBuffer<std::int32_t>(context_, a.rows() + 1);
@@ -213,6 +234,12 @@ void SmallProblem<T>::upload(const CsrMatrix& a, int exponent, const SidePlan& p
     view.narrow = plan.narrow;
     view.resident = plan.resident;
     view.team = plan.team;
+    if (!crosses) return;
+    side.packets = DeviceBuffer<cuda::Packet<T>>(context_, std::max<std::int64_t>(plan.copies * a.rows(), 1));
+    LSMR_CHECK(cudaMemsetAsync(side.packets.data(), 0, static_cast<std::size_t>(side.packets.bytes()), context_.stream()));
+    view.packets = side.packets.data();
+    view.copies = plan.copies;
+    view.rows = static_cast<std::int32_t>(a.rows());
 }
 
 template class SmallProblem<double>;

@@ -31,6 +31,7 @@ struct SidePlan {
     std::int64_t longest_row = 0;
     std::int64_t entry_bytes = 0;          // of a value and its column
     int team = 1;
+    int copies = 1;                        // of the vector of its rows
     bool narrow = false;
     bool resident = false;
 };
@@ -77,15 +78,15 @@ class SmallProblem {
         DeviceBuffer<std::int32_t> block_rows, offsets;
         DeviceBuffer<std::byte> columns;
         DeviceBuffer<T> values;
+        DeviceBuffer<cuda::Packet<T>> packets;
     };
-    void upload(const CsrMatrix& a, int exponent, const SidePlan& plan, Side& side, cuda::PersistentSide<T>& view);
+    void upload(const CsrMatrix& a, int exponent, const SidePlan& plan, bool crosses, Side& side, cuda::PersistentSide<T>& view);
 
     const CudaContext& context_;
     Side forward_, adjoint_;
-    DeviceBuffer<cuda::TaggedSum> tagged_;
-    DeviceBuffer<double> x_sums_;
+    DeviceBuffer<cuda::TaggedSum> sums_;
     cuda::PersistentProblem<T> problem_;
-    std::uint64_t tag_ = 1;  // sums begin with tag 0
+    std::uint64_t tag_ = 1;  // what crosses begins with tag 0
 };
 
 }  // namespace lsmr
