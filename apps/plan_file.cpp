@@ -15,7 +15,8 @@ constexpr const char* kSchema = "lsmr_plan/1";
 
 std::string plan_text(const CsrMatrix& a, Precision precision, const PreparedInfo& prepared) {
     const OperatorPlan& plan = prepared.plan;
-    if (!plan.forward_decision.choice) throw UsageError("--save-plan: a plan is of kernels on a GPU, or of a forced format; this solve ran on the CPU");
+    const bool one_pass = plan.storage == StorageKind::one_pass;
+    if (!plan.forward_decision.choice && !one_pass) throw UsageError("--save-plan: a plan is of kernels on a GPU, or of a forced format; this solve ran on the CPU");
     nlohmann::ordered_json json{{"schema", kSchema},
                                 {"rows", a.rows()},
                                 {"cols", a.cols()},
@@ -23,9 +24,11 @@ std::string plan_text(const CsrMatrix& a, Precision precision, const PreparedInf
                                 {"precision", name(precision)},
                                 {"device", prepared.device_name},
                                 {"storage", name(plan.storage)},
-                                {"order", name(plan.order.kind)},
-                                {"kernel_a", text(*plan.forward_decision.choice)},
-                                {"reason_a", plan.forward_decision.reason}};
+                                {"order", name(plan.order.kind)}};
+    if (!one_pass) {
+        json["kernel_a"] = text(*plan.forward_decision.choice);
+        json["reason_a"] = plan.forward_decision.reason;
+    }
     if (prepared.executor != ExecutorKind::automatic) json["executor"] = name(prepared.executor);  // the CPU has but one
     if (plan.storage == StorageKind::dual && plan.adjoint_decision.choice) {
         json["kernel_at"] = text(*plan.adjoint_decision.choice);
@@ -57,7 +60,7 @@ void read_plan(std::string_view text, const std::string& name_of_plan, const Csr
         if (options.executor == ExecutorKind::automatic) options.executor = executor == "graph" ? ExecutorKind::graph : ExecutorKind::persistent;
     }
     const std::string storage = word("storage");
-    if (storage != "dual" && storage != "single") refuse(fmt::format("storage \"{}\": expected dual or single", storage));
+    if (storage != "dual" && storage != "single" && storage != "one-pass") refuse(fmt::format("storage \"{}\": expected dual, single or one-pass", storage));
     const std::string order = json.contains("order") ? word("order") : name(OrderKind::none);  // plans of old have none
     const std::optional<OrderKind> kind = order_named(order);
     if (!kind) refuse(fmt::format("order \"{}\": expected none, length, first, median or spectral", order));
@@ -70,9 +73,10 @@ void read_plan(std::string_view text, const std::string& name_of_plan, const Csr
             throw;
         }
     };
-    options.storage = storage == "dual" ? StorageKind::dual : StorageKind::single;
-    options.forward_kernel = kernel("kernel_a");
+    options.storage = storage == "dual" ? StorageKind::dual : storage == "single" ? StorageKind::single : StorageKind::one_pass;
+    options.forward_kernel.reset();
     options.adjoint_kernel.reset();
+    if (storage != "one-pass") options.forward_kernel = kernel("kernel_a");
     if (storage == "dual") options.adjoint_kernel = kernel("kernel_at");
 }
 
@@ -90,6 +94,11 @@ void adopt_kernels(const Checkpoint& checkpoint, PrepareOptions& options) {
             if (name != "the executor") continue;
             if (value == "graph") options.executor = ExecutorKind::graph;
             if (value == "persistent") options.executor = ExecutorKind::persistent;
+        }
+    }
+    if (options.storage == StorageKind::automatic) {
+        for (const auto& [name_of_setting, value] : checkpoint.identity.settings) {
+            if (name_of_setting == "the storage of A" && value == name(StorageKind::one_pass)) options.storage = StorageKind::one_pass;
         }
     }
     if (options.forward_kernel || options.adjoint_kernel || options.spmv != SpmvKind::automatic) return;

@@ -51,6 +51,19 @@ class Workspace {
     CudaContext* context_;
 };
 
+// Both products of an iteration that asks for y <- a A x + b y and then for A^T y, where an operator reads A once for them.
+template <class T>
+class OnePass {
+  public:
+    // y <- a A x + b y as LinearOperator::apply, and z = A^T y stays in the workspace until its next product.
+    virtual void apply_both(Scalar<T> a, const T* x, Scalar<T> b, T* y, Workspace& workspace, NormPartials* norm) const = 0;
+    // x <- a z + b x: what LinearOperator::apply_adjoint gives for that y.
+    virtual void apply_kept_adjoint(Scalar<T> a, Scalar<T> b, T* x, Workspace& workspace, NormPartials* norm) const = 0;
+
+  protected:
+    ~OnePass() = default;
+};
+
 template <class T>
 class LinearOperator {
   public:
@@ -69,6 +82,9 @@ class LinearOperator {
     // y <- a A^T x + b y.  x: rows values, y: cols values.
     virtual void apply_adjoint(Scalar<T> a, const T* x, Scalar<T> b, T* y, Workspace& workspace,
                                NormPartials* norm = nullptr) const = 0;
+
+    // Null: A is read for each product.
+    virtual const OnePass<T>* one_pass() const { return nullptr; }
 
     // The operator's values are those of 2^exponent() A, where A is what its user means by it: 0 but for scaled copies.
     virtual int exponent() const { return 0; }

@@ -16,6 +16,7 @@ const char* name(StorageKind kind) {
         case StorageKind::automatic: return "auto";
         case StorageKind::dual: return "dual";
         case StorageKind::single: return "single";
+        case StorageKind::one_pass: return "one-pass";
     }
     return "";
 }

@@ -20,8 +20,9 @@ enum class SpmvKind {
     own,       // our kernels: fixed order, same bits at every run
     cusparse,  // cusparseSpMV, CSR_ALG2 on a stored orientation (fixed order); transposed for single storage (order varies)
 };
-// dual keeps CSR(A) and CSC(A) (= CSR of A^T); single keeps CSR(A) and multiplies by A^T from it.
-enum class StorageKind { automatic, dual, single };
+// dual keeps CSR(A) and CSC(A) (= CSR of A^T); single keeps CSR(A) and multiplies by A^T from it; one_pass keeps A once, for a pass that gives
+// A x and A^T (A x) together, on a GPU, for matrices with few columns.
+enum class StorageKind { automatic, dual, single, one_pass };
 // Narrow forms of columns and values: lossless takes those that change no product, where they pay; none keeps 32-bit columns and full values;
 // fp32_values rounds fp64 values to fp32 in storage, while vectors and arithmetic stay fp64 (A is then another matrix, and the plan says so).
 enum class NarrowKind { lossless, none, fp32_values };

@@ -187,13 +187,13 @@ struct Lsmr {
             backend.finish(r, Recurrence::before_step, 3);
         }
         // Stage A, and beside it the update of the iteration before.
-        backend.forward(r, &r->c1, w.v, &r->c2, w.u, 0);
+        backend.forward_of_pair(r, &r->c1, w.v, &r->c2, w.u, 0);
         backend.elementwise_finish(backend.cols(), LsmrStep<T>{r, w.v, w.h, w.hbar, w.x}, 1, r, Recurrence::after_forward, 2, Beside::product);
         // Stage B.
         if (anchors.window > 0) {
             backend.elementwise(backend.cols(), KeepVector<T>{r, w.v, anchors.basis, backend.cols(), anchors.window}, 3);
         }
-        backend.adjoint(r, &r->d1, w.u, &r->d2, w.p, 0);
+        backend.adjoint_of_pair(r, &r->d1, w.u, &r->d2, w.p, 0);
         if (anchors.preconditioned) backend.precondition(r, w.p, w.t, w.v, 0);
         for (int pass = 0; anchors.window > 0 && pass < (anchors.twice ? 2 : 1); ++pass) {
             backend.orthogonalize(static_cast<const BidiagonalRecurrence<T>*>(r), anchors.basis, anchors.window, w.v, 0);

@@ -63,6 +63,7 @@ class CpuMatrixOperator final : public MatrixOperator<T> {
         cpu::Kernels<T> kernels = kernels_;
         if (options.narrow == NarrowKind::none) kernels.narrowing = cpu::Narrowing::none;
         if (options.narrow == NarrowKind::fp32_values) throw InputError("values rounded to fp32 under fp64 vectors need a GPU: this operator is on the CPU");
+        if (options.storage == StorageKind::one_pass) throw InputError("storage one-pass needs a GPU: this operator is on the CPU");
         if (options.adjoint && options.storage == StorageKind::single) {
             throw InputError(fmt::format("storage single is refused: it multiplies by A^T from CSR of A, and {} was asked for", text(*options.adjoint)));
         }

@@ -59,17 +59,7 @@ std::vector<Candidate> permitted(const DispatchKey& key, const ChoiceRules& rule
 
 }  // namespace
 
-template <class T>
-double time_product(const DeviceCsr<T>& a, const CsrProduct<T>& product, int warm_up, int repeats, const CudaContext& context) {
-    DeviceBuffer<T> x(context, a.cols), y(context, a.rows);
-    DeviceBuffer<Coefficient<T>> one(context, 1);
-    DeviceBuffer<double> partials(context, product.partials());
-    const Coefficient<T> host_one{1, 1};
-    LSMR_CHECK(cudaMemcpyAsync(one.data(), &host_one, sizeof host_one, cudaMemcpyHostToDevice, context.stream()));
-    LSMR_CHECK(cudaMemsetAsync(x.data(), 0, static_cast<std::size_t>(x.bytes()), context.stream()));
-    LSMR_CHECK(cudaMemsetAsync(y.data(), 0, static_cast<std::size_t>(y.bytes()), context.stream()));
-    const auto scratch = product.make_scratch(context);
-    const auto run = [&] { product.run(one.data(), x.data(), one.data(), y.data(), partials.data(), *scratch); };
+double median_seconds(const std::function<void()>& run, int warm_up, int repeats, const CudaContext& context) {
     const Events events;
     for (int i = 0; i < warm_up; ++i) run();
     std::vector<float> times(static_cast<std::size_t>(std::max(repeats, 1)));
@@ -82,6 +72,19 @@ double time_product(const DeviceCsr<T>& a, const CsrProduct<T>& product, int war
     }
     std::nth_element(times.begin(), times.begin() + static_cast<std::ptrdiff_t>(times.size() / 2), times.end());
     return 1e-3 * static_cast<double>(times[times.size() / 2]);
+}
+
+template <class T>
+double time_product(const DeviceCsr<T>& a, const CsrProduct<T>& product, int warm_up, int repeats, const CudaContext& context) {
+    DeviceBuffer<T> x(context, a.cols), y(context, a.rows);
+    DeviceBuffer<Coefficient<T>> one(context, 1);
+    DeviceBuffer<double> partials(context, product.partials());
+    const Coefficient<T> host_one{1, 1};
+    LSMR_CHECK(cudaMemcpyAsync(one.data(), &host_one, sizeof host_one, cudaMemcpyHostToDevice, context.stream()));
+    LSMR_CHECK(cudaMemsetAsync(x.data(), 0, static_cast<std::size_t>(x.bytes()), context.stream()));
+    LSMR_CHECK(cudaMemsetAsync(y.data(), 0, static_cast<std::size_t>(y.bytes()), context.stream()));
+    const auto scratch = product.make_scratch(context);
+    return median_seconds([&] { product.run(one.data(), x.data(), one.data(), y.data(), partials.data(), *scratch); }, warm_up, repeats, context);
 }
 
 template <class T>

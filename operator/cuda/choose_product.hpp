@@ -1,6 +1,7 @@
 // The kernel of one product: profile -> key -> candidates -> timed on the matrix itself -> prepared product. At set-up, never in the loop.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <optional>
 #include <vector>
@@ -31,6 +32,8 @@ template <class T>
 ChosenProduct<T> choose_product(const DeviceCsr<T>& a, const HostOffsets& offsets, const ChoiceRules& rules, const ProductDecision* before,
                                 const CudaContext& context);
 
+// Median seconds of run(), which queues work on the context's stream, over `repeats` runs after `warm_up` runs; times by events.
+double median_seconds(const std::function<void()>& run, int warm_up, int repeats, const CudaContext& context);
 // Median seconds of one product y <- A x + y over `repeats` runs, after `warm_up` runs; vectors of zeros, times by events.
 template <class T>
 double time_product(const DeviceCsr<T>& a, const CsrProduct<T>& product, int warm_up, int repeats, const CudaContext& context);

@@ -1,4 +1,4 @@
-// The dual CSR/CSC operator on the GPU: upload, the other orientation, one prepared product a direction.
+// The matrix operator on the GPU: upload, the other orientation, one prepared product a direction; or one pass for both.
 #include <cusparse.h>
 #include <fmt/format.h>
 
@@ -12,9 +12,11 @@
 #include "operator/cuda/choose_product.hpp"
 #include "operator/cuda/csr_product.hpp"
 #include "operator/cuda/cuda_operators.hpp"
+#include "operator/cuda/one_pass_product.hpp"
 #include "operator/cuda/transpose.hpp"
 #include "operator/cuda/uploader.hpp"
 #include "operator/cuda/vector_kernels.hpp"
+#include "operator/dispatch.hpp"
 
 namespace lsmr {
 namespace {
@@ -111,10 +113,11 @@ struct ProductWorkspace final : Workspace {
     std::int64_t version = -1;  // of the operator that the scratch fits
     std::unique_ptr<cuda::ProductScratch> forward;
     std::unique_ptr<cuda::ProductScratch> adjoint;
+    std::unique_ptr<cuda::ProductScratch> one_pass;
 };
 
 template <class T>
-class CudaMatrixOperator final : public MatrixOperator<T> {
+class CudaMatrixOperator final : public MatrixOperator<T>, private OnePass<T> {
   public:
     // `stored` is CSR of A, or of A^T where stored_is_transpose.
     CudaMatrixOperator(const CsrMatrix& stored, bool stored_is_transpose, CudaContext& context, const OperatorOptions& options)
@@ -142,16 +145,24 @@ class CudaMatrixOperator final : public MatrixOperator<T> {
         plan_ = {};
         forward_.reset();
         adjoint_.reset();
+        one_pass_.reset();
         ++version_;
         build(*a, false, &before);
     }
+    const OnePass<T>* one_pass() const override { return one_pass_ ? this : nullptr; }
 
     void apply(Scalar<T> a, const T* x, Scalar<T> b, T* y, Workspace& workspace, NormPartials* norm) const override {
         ProductWorkspace& w = ready(workspace);
-        run(*forward_, *w.forward, a, x, b, y, norm);
+        if (one_pass_ != nullptr) pass(Keep::nothing, w, a, x, b, y, norm);
+        else run(*forward_, *w.forward, a, x, b, y, norm);
     }
     void apply_adjoint(Scalar<T> a, const T* x, Scalar<T> b, T* y, Workspace& workspace, NormPartials* norm) const override {
         ProductWorkspace& w = ready(workspace);
+        if (one_pass_ != nullptr) {
+            one_pass_->apply_adjoint(a, x, b, y, norm ? norm->sums + norm->count : nullptr, *w.one_pass);
+            if (norm) norm->count += one_pass_->col_partials();
+            return;
+        }
         if (adjoint_ != nullptr) {
             run(*adjoint_, *w.adjoint, a, x, b, y, norm);
             return;
@@ -173,13 +184,28 @@ class CudaMatrixOperator final : public MatrixOperator<T> {
     }
 
   private:
+    using Keep = typename cuda::OnePassProduct<T>::Keep;
+
+    void apply_both(Scalar<T> a, const T* x, Scalar<T> b, T* y, Workspace& workspace, NormPartials* norm) const override {
+        pass(Keep::adjoint, ready(workspace), a, x, b, y, norm);
+    }
+    void apply_kept_adjoint(Scalar<T> a, Scalar<T> b, T* x, Workspace& workspace, NormPartials* norm) const override {
+        one_pass_->apply_kept_adjoint(a, b, x, norm ? norm->sums + norm->count : nullptr, *ready(workspace).one_pass);
+        if (norm) norm->count += one_pass_->col_partials();
+    }
+    void pass(Keep keep, ProductWorkspace& w, Scalar<T> a, const T* x, Scalar<T> b, T* y, NormPartials* norm) const {
+        one_pass_->apply(keep, a, x, b, y, norm ? norm->sums + norm->count : nullptr, *w.one_pass);
+        if (norm) norm->count += one_pass_->row_partials();
+    }
+
     // The workspace with scratch for the products as they are now.
     ProductWorkspace& ready(Workspace& workspace) const {
         auto& w = static_cast<ProductWorkspace&>(workspace);
         if (w.version != version_) {
-            if (forward_ == nullptr) throw InputError("operator: its last update failed, so it holds no matrix; update it again");
-            w.forward = forward_->make_scratch(*w.context());
+            if (forward_ == nullptr && one_pass_ == nullptr) throw InputError("operator: its last update failed, so it holds no matrix; update it again");
+            if (forward_ != nullptr) w.forward = forward_->make_scratch(*w.context());
             if (adjoint_ != nullptr) w.adjoint = adjoint_->make_scratch(*w.context());
+            if (one_pass_ != nullptr) w.one_pass = one_pass_->make_scratch(*w.context());
             w.version = version_;
         }
         return w;
@@ -204,8 +230,11 @@ class CudaMatrixOperator final : public MatrixOperator<T> {
                 }
             }
         }
-        choose_storage(stored, options_, wide);
+        choose_storage(stored, options_, wide, before);
         const bool dual = plan_.storage == StorageKind::dual;
+        const bool once = plan_.storage == StorageKind::one_pass;
+        // x is near wherever it is gathered from.
+        if (once && options_.reorder == OrderKind::automatic) options_.reorder = OrderKind::none;
         auto start = std::chrono::steady_clock::now();
         // Adds the seconds since the last call, the device's work included.
         const auto lap = [&](double& seconds) {
@@ -279,7 +308,11 @@ class CudaMatrixOperator final : public MatrixOperator<T> {
             if (&a == &given && options_.order == nullptr) use(a, given_offsets);
             else use(a, cuda_offsets(a).view());
         };
-        if (!dual) {
+        const DeviceCsr<T> whole = dual && before == nullptr && tries_one_pass(stored) ? a_rows : DeviceCsr<T>();
+        if (once) {
+            one_pass_ = cuda::make_one_pass_product(a_rows, options_.narrow, 0.0, context_);
+            a_rows = {};
+        } else if (!dual) {
             if (stored.nnz() > 0) {
                 SpmvChoice transposed_choice;
                 transposed_choice.kernel = SpmvKernel::cusparse_transposed;
@@ -295,15 +328,63 @@ class CudaMatrixOperator final : public MatrixOperator<T> {
             with_offsets(a_rows, forward);
             with_offsets(at_rows, adjoint);
         }
+        if (whole.nnz > 0) consider_one_pass(whole);
         lap(plan_.setup.choice);
-        plan_.forward = words(plan_.forward_decision, forward_.get());
-        plan_.adjoint = words(plan_.adjoint_decision, adjoint_.get());
+        if (one_pass_ != nullptr) {
+            plan_.forward = fmt::format("one pass ({})", one_pass_->words());
+            plan_.adjoint = "the same pass";
+            plan_.bytes = one_pass_->bytes();
+            rounded = one_pass_->rounded_values();
+        } else {
+            plan_.forward = words(plan_.forward_decision, forward_.get());
+            plan_.adjoint = words(plan_.adjoint_decision, adjoint_.get());
+            // Arrays that both products of single storage read count once.
+            plan_.bytes = (adjoint_ && dual ? adjoint_->bytes() : 0) + forward_->bytes();
+            if (adjoint_ && !dual) plan_.bytes = std::max(plan_.bytes, adjoint_->bytes());
+        }
         plan_.deterministic = is_deterministic(plan_.forward_decision.choice) && is_deterministic(plan_.adjoint_decision.choice);
         if (!plan_.deterministic) plan_.notes.push_back("a product adds in an order that varies: bits may differ between runs");
         if (rounded) plan_.notes.push_back("values are rounded in storage, as asked for: the products are those of the rounded matrix");
-        // Arrays that both products of single storage read count once.
-        plan_.bytes = (adjoint_ && dual ? adjoint_->bytes() : 0) + forward_->bytes();
-        if (adjoint_ && !dual) plan_.bytes = std::max(plan_.bytes, adjoint_->bytes());
+    }
+
+    // Where nothing else is asked for, and there are products enough that timing and placing are repaid.
+    bool tries_one_pass(const CsrMatrix& stored) const {
+        return options_.storage == StorageKind::automatic && options_.spmv != SpmvKind::cusparse && !options_.forward && !options_.adjoint &&
+               stored.nnz() >= kEntriesForTiming && (options_.expected_products == 0 || options_.expected_products >= kProductsForFormats) &&
+               rows_ > cols_ && cuda::why_not_one_pass<T>(rows_, cols_, stored.nnz(), 0, context_).empty();
+    }
+    // One pass over `a` in the place of both products, where it takes less time than they do; where timing is not to decide, by its bytes.
+    void consider_one_pass(const DeviceCsr<T>& a) {
+        constexpr int kWarmUp = 1;
+        constexpr int kRepeats = 5;
+        std::unique_ptr<cuda::OnePassProduct<T>> product;
+        try {
+            product = cuda::make_one_pass_product(a, options_.narrow, options_.deterministic ? cuda::kOnePassGainUntimed : cuda::kOnePassGainToTry, context_);
+        } catch (const Error& error) {  // it does not fit, or there is no memory to try it: the products stay
+            plan_.notes.push_back(fmt::format("no pass for both products: {}", error.what()));
+            return;
+        }
+        std::string reason = "A is read once for both products";
+        if (!options_.deterministic) {
+            DeviceCsr<T> forward, adjoint;  // shapes
+            forward.rows = adjoint.cols = rows_;
+            forward.cols = adjoint.rows = cols_;
+            const double pair = cuda::time_product(forward, *forward_, kWarmUp, kRepeats, context_) +
+                                cuda::time_product(adjoint, *adjoint_, kWarmUp, kRepeats, context_);
+            const double once = cuda::time_one_pass(rows_, cols_, *product, kWarmUp, kRepeats, context_);
+            reason += fmt::format(", {:.1f} us where two take {:.1f} us", 1e6 * once, 1e6 * pair);
+            if (once >= pair) {
+                plan_.notes.push_back(fmt::format("no pass for both products: it takes {:.1f} us, they take {:.1f} us", 1e6 * once, 1e6 * pair));
+                return;
+            }
+        }
+        one_pass_ = std::move(product);
+        forward_.reset();
+        adjoint_.reset();
+        plan_.storage = StorageKind::one_pass;
+        plan_.storage_reason = std::move(reason);
+        plan_.forward_decision = {};
+        plan_.adjoint_decision = {};
     }
 
     static bool is_deterministic(const std::optional<SpmvChoice>& choice) { return !choice || lsmr::is_deterministic(*choice); }
@@ -313,9 +394,8 @@ class CudaMatrixOperator final : public MatrixOperator<T> {
         return fmt::format("{} ({})", text(*decision.choice), product->words());
     }
 
-    void choose_storage(const CsrMatrix& stored, const OperatorOptions& options, bool wide) {
+    void choose_storage(const CsrMatrix& stored, const OperatorOptions& options, bool wide, const OperatorPlan* before) {
         const std::int64_t dual_bytes = cuda_operator_bytes<T>(stored.rows(), stored.cols(), stored.nnz(), StorageKind::dual);
-        const std::int64_t single_bytes = cuda_operator_bytes<T>(stored.rows(), stored.cols(), stored.nnz(), StorageKind::single);
         const std::int64_t free_bytes = context_.free_bytes();
         const auto refuse_single = [&]() -> const char* {
             if (options.deterministic) return "the product with A^T of single storage adds in an order that varies, and a deterministic solve was asked for";
@@ -323,7 +403,16 @@ class CudaMatrixOperator final : public MatrixOperator<T> {
             if (wide) return "single storage multiplies by A^T with cuSPARSE, which is limited to 2^31 - 1 nonzeros";
             return nullptr;
         };
-        if (options.storage == StorageKind::single) {
+        if (options.storage == StorageKind::one_pass) {
+            if (options.spmv == SpmvKind::cusparse || options.forward || options.adjoint) {
+                throw InputError("storage one-pass is refused: it has a kernel of its own, and others were asked for");
+            }
+            plan_.storage = StorageKind::one_pass;
+            plan_.storage_reason = "asked for";
+        } else if (before != nullptr && before->storage == StorageKind::one_pass) {
+            plan_.storage = StorageKind::one_pass;
+            plan_.storage_reason = before->storage_reason;
+        } else if (options.storage == StorageKind::single) {
             if (const char* reason = refuse_single()) throw InputError(fmt::format("storage single is refused: {}", reason));
             plan_.storage = StorageKind::single;
             plan_.storage_reason = "asked for";
@@ -340,7 +429,7 @@ class CudaMatrixOperator final : public MatrixOperator<T> {
             plan_.storage = StorageKind::dual;
             plan_.storage_reason = "both products are gathers of fixed order";
         }
-        const std::int64_t needed = plan_.storage == StorageKind::dual ? dual_bytes : single_bytes;
+        const std::int64_t needed = cuda_operator_bytes<T>(stored.rows(), stored.cols(), stored.nnz(), plan_.storage);
         if (needed > free_bytes) {
             throw OutOfMemory(needed, context_.pool().live_bytes(), free_bytes,
                               fmt::format("the matrix alone needs that much with {} storage", name(plan_.storage)));
@@ -354,6 +443,7 @@ class CudaMatrixOperator final : public MatrixOperator<T> {
     std::int64_t version_ = 0;
     std::unique_ptr<cuda::CsrProduct<T>> forward_;
     std::unique_ptr<cuda::CsrProduct<T>> adjoint_;  // null: single storage of no entries
+    std::unique_ptr<cuda::OnePassProduct<T>> one_pass_;  // in the place of both, or null
     OperatorPlan plan_;
 };
 
@@ -364,7 +454,9 @@ std::int64_t cuda_operator_bytes(std::int64_t rows, std::int64_t cols, std::int6
     const std::int64_t offset_bytes = nnz > kMax32 ? 8 : 4;
     const std::int64_t entries = nnz * static_cast<std::int64_t>(sizeof(T) + sizeof(std::int32_t));
     const std::int64_t single = entries + (rows + 1) * offset_bytes;
-    return storage == StorageKind::single ? single : single + entries + (cols + 1) * offset_bytes;
+    if (storage == StorageKind::single) return single;
+    if (storage == StorageKind::one_pass) return single + nnz * static_cast<std::int64_t>(sizeof(T) + sizeof(std::uint16_t));
+    return single + entries + (cols + 1) * offset_bytes;
 }
 
 template <class T>

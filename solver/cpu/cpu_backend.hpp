@@ -106,6 +106,11 @@ class CpuBackend {
         if (r->progress.stopped()) return;
         current().apply_adjoint(a, x, b, y, current_workspace(), begin_slot(slot, current().max_partials()));
     }
+    // forward(), then adjoint() with its y.
+    template <class R>
+    void forward_of_pair(const R* r, Scalar<T> a, const T* x, Scalar<T> b, T* y, std::size_t slot) { forward(r, a, x, b, y, slot); }
+    template <class R>
+    void adjoint_of_pair(const R* r, Scalar<T> a, const T* x, Scalar<T> b, T* y, std::size_t slot) { adjoint(r, a, x, b, y, slot); }
     // v <- K t, t <- K^T p; partial sums of ||t||^2.
     template <class R>
     void precondition(const R* r, const T* p, T* t, T* v, std::size_t slot) {

@@ -151,6 +151,17 @@ class CudaBackend {
     void adjoint(const R*, Scalar<T> a, const T* x, Scalar<T> b, T* y, std::size_t slot) {
         current().apply_adjoint(a, x, b, y, current_workspace(), begin_slot(slot, current().max_partials()));
     }
+    // forward(), then adjoint() with its y: where the operator can, both from one pass over A. Nothing else uses the operator between them.
+    template <class R>
+    void forward_of_pair(const R* r, Scalar<T> a, const T* x, Scalar<T> b, T* y, std::size_t slot) {
+        if (const OnePass<T>* both = current().one_pass()) both->apply_both(a, x, b, y, current_workspace(), begin_slot(slot, current().max_partials()));
+        else forward(r, a, x, b, y, slot);
+    }
+    template <class R>
+    void adjoint_of_pair(const R* r, Scalar<T> a, const T* x, Scalar<T> b, T* y, std::size_t slot) {
+        if (const OnePass<T>* both = current().one_pass()) both->apply_kept_adjoint(a, b, y, current_workspace(), begin_slot(slot, current().max_partials()));
+        else adjoint(r, a, x, b, y, slot);
+    }
     // v <- K t, t <- K^T p; partial sums of ||t||^2.
     template <class R>
     void precondition(const R*, const T* p, T* t, T* v, std::size_t slot) {

@@ -130,6 +130,7 @@ class CudaEngine final : public Engine {
         if (operator_->order()) return "rows and columns are reordered";
         if (options_.narrow == NarrowKind::fp32_values) return "values are to be rounded in storage";
         if (!asked && operator_->plan().storage == StorageKind::single) return "A is stored once";
+        if (!asked && operator_->plan().storage == StorageKind::one_pass) return "one pass gives both products";
         if (!asked && (options_.spmv != SpmvKind::automatic || options_.forward_kernel || options_.adjoint_kernel)) {
             return "kernels of the products are asked for";
         }
