@@ -511,7 +511,7 @@ TEST_CASE("recurrence: lucky end") {
 // The condition estimate does not change with the scale of A: 1, the value that the recurrence starts rhobar with, is
 // in it neither as the largest nor as the least.
 TEST_CASE("recurrence: condition estimate is free of scale") {
-    for (const double scale : {1.0, 1e-8, 1e-100, 1e8}) {
+    for (const double scale : {1.0, 1e-8, 1e-100, 1e8, 1e120}) {
         StopRules rules = no_tolerance();
         rules.a_norm = 10 * scale;
         LsmrDriven lsmr(rules);
@@ -530,6 +530,60 @@ TEST_CASE("recurrence: condition estimate is free of scale") {
         CHECK(cond[2] < 10);
         CHECK(lsmr.r.progress.code == kGoOn);
     }
+}
+
+// A GPU looks at the progress only now and then: what is queued behind a stop leaves the vectors and the count as they are. The update of
+// the last iteration is made once, beside the first of these products.
+TEST_CASE("recurrence: what is queued behind a stop changes nothing") {
+    StopRules rules = no_tolerance();
+    rules.a_norm = 10;
+    rules.max_iterations = 2;
+    const auto check = [](auto& driven) {
+        using S = std::decay_t<decltype(driven.r)>;
+        driven.finish(S::start_forward, {1});
+        driven.finish(S::start_adjoint, {3});
+        for (int k = 0; k < 2; ++k) {
+            driven.finish(S::after_forward, {2, 1});
+            driven.finish(S::after_adjoint, {4});
+        }
+        REQUIRE(driven.r.progress.code == static_cast<int>(Status::iteration_limit));
+        CHECK_FALSE(driven.r.progress.finished);  // x is that of iteration 1 still
+        CHECK(driven.r.step_pending);
+        for (int queued = 0; queued < 3; ++queued) {
+            // u <- u and v <- v
+            CHECK(driven.r.c1.wide == 0);
+            CHECK(driven.r.c2.wide == 1);
+            driven.finish(S::after_forward, {2, 7});
+            CHECK_FALSE(driven.r.step_pending);
+            CHECK(driven.r.progress.finished);
+            CHECK(driven.r.d1.wide == 0);
+            CHECK(driven.r.d2.wide == 1);
+            driven.finish(S::after_adjoint, {4});
+            CHECK(driven.r.progress.iteration == 2);
+            CHECK(driven.r.progress.published == 2);
+            CHECK(driven.r.progress.x_norm == 7);
+        }
+    };
+    LsmrDriven lsmr(rules);
+    check(lsmr);
+    Driven<LsqrRecurrence<double>> lsqr(rules);
+    check(lsqr);
+
+    Driven<CglsRecurrence<double>> cgls(rules);
+    using Cgls = CglsRecurrence<double>;
+    cgls.finish(Cgls::start_adjoint, {3, 1, 0, 0});
+    for (int k = 0; k < 2; ++k) {
+        cgls.finish(Cgls::after_forward, {2, 3});
+        cgls.finish(Cgls::after_adjoint, {2, 0.9, 1, 0});
+    }
+    REQUIRE(cgls.r.progress.code == static_cast<int>(Status::iteration_limit));
+    CHECK(cgls.r.progress.finished);
+    CHECK(cgls.r.step == 0);
+    cgls.finish(Cgls::after_forward, {2, 3});
+    CHECK(cgls.r.step == 0);
+    cgls.finish(Cgls::after_adjoint, {1, 0.8, 2, 0});
+    CHECK(cgls.r.progress.iteration == 2);
+    CHECK(cgls.r.progress.x_norm == 1);
 }
 
 // Code 6: with exact products test 5 comes first, so numbers that no matrix gives are needed to see it.

@@ -462,6 +462,7 @@ inline void suite_status_machine_precision(const PrepareOptions& base) {
     const Matrix a = tall_matrix();
     const Vector consistent = product(*a, random_vector(a->cols(), 141));
     const Vector inconsistent = random_vector(a->rows(), 142);
+    int compatible_at_eps = 0;
     for (const Precision precision : kPrecisions) {
         const PrepareOptions prepare = with_precision(base, precision);
         for (const Method method : kMethods) {
@@ -476,6 +477,7 @@ inline void suite_status_machine_precision(const PrepareOptions& base) {
                 CAPTURE(least.result.message);
                 CHECK((compatible.result.status == Status::compatible_eps ||
                        compatible.result.status == Status::least_squares_eps));
+                compatible_at_eps += compatible.result.status == Status::compatible_eps;
                 CHECK(least.result.status == Status::least_squares_eps);
                 CHECK(least.result.message.find("machine precision") != std::string::npos);
                 check_claim(compatible.result, truth(*a, consistent, compatible.x), options, eps_of(prepare));
@@ -483,6 +485,7 @@ inline void suite_status_machine_precision(const PrepareOptions& base) {
             }
         }
     }
+    CHECK(compatible_at_eps > 0);  // 4 is reached, and not only 5
 }
 
 inline void suite_status_iteration_limit(const PrepareOptions& base) {
