@@ -407,7 +407,7 @@ std::vector<FlagGroup> make_flag_groups() {
                       value,
                       {{"auto", ExecutorKind::automatic}, {"graph", ExecutorKind::graph}, {"persistent", ExecutorKind::persistent}});
               }},
-             {"format", "", "F", "A as sell, ell, hyb, coo, bsr-RxC-columns, bell-RxR, dia, dense [auto]",
+             {"format", "", "F", "A as sell, ell, hyb, coo, bsr-RxC-stream, bell-RxR, dia, dense [auto]",
               [](CommandLine& line, const std::string& value) { parse_format_flag(line.prepare, value); }},
              {"narrow", "", "N", "less bits a column or value: lossless, none, fp32-values [lossless]",
               [](CommandLine& line, const std::string& value) {

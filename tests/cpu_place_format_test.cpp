@@ -19,7 +19,7 @@ void check_format(const std::string& kernel, const std::vector<ShapeCase>& cases
 }  // namespace
 
 TEST_CASE("cpu place formats: blocks of every kind") {
-    for (const char* kernel : {"bsr-1x1-columns", "bsr-2x2-blocks", "bsr-3x3-columns", "bsr-3x3-columns+rowmajor", "bsr-2x3-columns", "bsr-9x3-columns",
+    for (const char* kernel : {"bsr-1x1-columns", "bsr-2x2-blocks", "bsr-3x3-stream", "bsr-3x3-columns", "bsr-3x3-columns+rowmajor", "bsr-2x3-columns", "bsr-9x3-columns",
                                "bsr-3x9-columns+rowmajor", "bsr-5x7-columns", "bsr-8x8-blocks+rowmajor", "bell-4x4", "bell-16x16"}) {
         check_format<double>(kernel, small_cases());
         check_format<double>(kernel, block_cases(parse_spmv_choice(kernel)));
