@@ -43,6 +43,8 @@ TEST_CASE("order: every kind is an order of any matrix, the same for any number 
     std::vector<Matrix> all = odd_matrices();
     all.push_back(shuffled(stencil(7), 711));
     all.push_back(patches(500, 12, 3, 712));
+    all.push_back(shuffled(stencil(18), 713));         // more columns than the coarsest problem has
+    all.push_back(random_sparse(6000, 9000, 2, 714));  // the same, many of them empty
     const int threads = omp_get_max_threads();
     for (const Matrix& a : all) {
         for (const OrderKind kind : kOrders) {
@@ -313,6 +315,9 @@ TEST_CASE("order: a shuffled mesh is worth the spectral order, and rows alone ar
     const double given = 2 * product_seconds(model, scattered, 8);
     const double spectral = promised_seconds(model, OrderKind::spectral, mesh, 8);
     CHECK(is_worth_trying(model, OrderKind::spectral, mesh, given, spectral, 1000));
+    // Measuring takes as long as 60 pairs of products: an order that is made in no time must still repay that three times.
+    CHECK(is_worth_trying(model, OrderKind::first, {{1000, 1000, 1000}, {1000, 1000, 1000}}, 1e-3, 0.5e-3, 1000));
+    CHECK_FALSE(is_worth_trying(model, OrderKind::first, {{1000, 1000, 1000}, {1000, 1000, 1000}}, 1e-3, 0.85e-3, 1000));
     CHECK_FALSE(is_worth_trying(model, OrderKind::first, mesh, 1.2 * spectral, promised_seconds(model, OrderKind::first, mesh, 8), 1e9));
 }
 
