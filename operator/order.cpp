@@ -122,7 +122,7 @@ Groups make_groups(const Pattern& a) {
     std::vector<std::uint32_t> row(at(a.rows), detail::kNoLabel);
     const Pattern transposed = a.transposed();
     const std::int64_t longest = transposed.longest();
-    for (int round = 0; round < detail::kGroupRounds; ++round) {
+    for (int round = detail::first_group_round(a.cols); round < detail::kGroupRounds; ++round) {
         for (std::int64_t j = 0; j < a.cols; ++j) {
             const std::int64_t length = a.transposed_offsets[j + 1] - a.transposed_offsets[j];
             if (col[at(j)] == detail::kNoLabel && length > 0 && length <= longest && detail::is_seed(j, round))
@@ -188,12 +188,13 @@ void embed(const Pattern& a, Points& x, Points& y, double* lengths) {
     const std::int64_t longest = transposed.longest();
     x.resize(at(kPoint * a.cols));
     y.resize(at(kPoint * a.rows));
-    int rounds = a.cols <= detail::kCoarsest ? detail::kCoarsestRounds : detail::kFlatRounds;
+    const bool coarsest = detail::is_coarsest(a.cols, a.nnz());
+    int rounds = coarsest ? detail::kCoarsestRounds : detail::kFlatRounds;
     Groups groups;
     Points start;
-    if (a.cols > detail::kCoarsest) {
+    if (!coarsest) {
         groups = make_groups(a);
-        if (groups.count <= a.cols / 2) {
+        if (detail::are_few_groups(groups.count, a.cols)) {
             const OwnPattern coarse = coarse_pattern(a, groups);
             Points rows_of_coarse;
             embed(coarse.view(), start, rows_of_coarse, lengths);

@@ -68,9 +68,14 @@ GatherShape make_shape(std::int64_t rows, std::int64_t cols, std::int64_t nnz, c
 inline constexpr int kPoint = 8;  // floats of a point, 32 bytes: one sector; the first is the constant
 inline constexpr int kRounds = 10;  // from the points of a coarser problem
 inline constexpr int kFlatRounds = 20;  // from random points, where no coarser problem is much smaller
-inline constexpr std::int64_t kCoarsest = 4096;  // columns
-inline constexpr int kCoarsestRounds = 200;      // from random points
-inline constexpr int kEntriesOfGroup = 48;       // of the coarse matrix, sampled
+inline constexpr std::int64_t kCoarsest = 4096;  // columns of the coarsest problem, at most
+// With more entries each column is a group of its own, so that a sample of the entries remains.
+inline constexpr std::int64_t kCoarsestEntries = std::int64_t{1} << 19;
+inline constexpr int kCoarsestRounds = 200;  // from random points
+inline bool is_coarsest(std::int64_t cols, std::int64_t nnz) { return cols <= kCoarsest && nnz <= kCoarsestEntries; }
+inline constexpr int kEntriesOfGroup = 48;  // of the coarse matrix, sampled; up to twice as many, where they are not a multiple
+static_assert(2 * kEntriesOfGroup * kCoarsest <= kCoarsestEntries);
+inline bool are_few_groups(std::int64_t groups, std::int64_t cols) { return groups > 0 && (cols <= kCoarsest || groups <= cols / 2); }
 // Longer rows and columns than this, and than 16 times the average, tell nothing of neighbours and are left out; they come last.
 inline constexpr std::int64_t kLongest = std::int64_t{1} << 17;
 inline std::int64_t longest_of_order(std::int64_t rows, std::int64_t nnz) {
@@ -96,6 +101,7 @@ LSMR_HD inline float start_point(std::int64_t column, int c) {
 // least of their rows, where they have none.
 inline constexpr std::uint32_t kNoLabel = ~std::uint32_t{0};
 inline constexpr int kGroupRounds = 7;
+inline int first_group_round(std::int64_t cols) { return cols <= kCoarsest ? kGroupRounds - 1 : 0; }
 inline constexpr std::int64_t kLabelEntries = 512;  // of a longer row or column as many are asked
 LSMR_HD inline constexpr std::uint32_t label_of(std::int32_t seed) {
     std::uint32_t z = static_cast<std::uint32_t>(seed) * 0x9e3779b1U;

@@ -70,7 +70,7 @@ double promised_seconds(const OrderModel& model, OrderKind kind, const PairShape
 
 bool is_worth_trying(const OrderModel& model, OrderKind kind, const PairShape& p, double now_seconds, double promised_seconds, double iterations) {
     if (!is_worth_keeping(now_seconds, promised_seconds, true)) return false;
-    return iterations * (now_seconds - promised_seconds) >= kPromise * order_seconds(model, kind, p);
+    return iterations * (now_seconds - promised_seconds) >= kPromise * (order_seconds(model, kind, p) + kMeasuredPairs * now_seconds);
 }
 
 bool is_worth_keeping(double now_seconds, double then_seconds, bool measured) {

@@ -10,7 +10,7 @@
 
 namespace lsmr {
 
-// Rows by length, longest first; by first column, then second; by median column; rows and columns along a curve through a spectral embedding.
+// Rows by length, longest first; by first column, then second; by median column; rows and columns by halvings of a spectral embedding.
 // automatic: one that pays, or none.
 enum class OrderKind { automatic, none, length, first, median, spectral };
 const char* name(OrderKind kind);
@@ -79,6 +79,8 @@ double order_seconds(const OrderModel& model, OrderKind kind, const PairShape& p
 inline constexpr std::int64_t kCautiousIterations = 1000;
 // An attempt may fail, so it must promise so many times its cost.
 inline constexpr double kPromise = 3;
+// What measuring both products before and after takes, in pairs of products as they are: several kernels are prepared, and each runs six times.
+inline constexpr double kMeasuredPairs = 60;
 // An order is kept where it takes this share of the products' time away, as measured on the permuted matrix.
 inline constexpr double kLeastGain = 0.05;
 // The same where nothing is measured, and a prediction, which is off by that much, decides.

@@ -55,6 +55,8 @@ std::vector<Matrix> test_matrices() {
     std::vector<Matrix> all = odd_matrices();
     all.push_back(shuffled(stencil(9), 761));
     all.push_back(patches(3000, 12, 3, 762));
+    all.push_back(shuffled(stencil(18), 768));         // more columns than the coarsest graph has
+    all.push_back(random_sparse(6000, 9000, 2, 769));  // the same, many of them empty
     Triplets t{3000, 2000, {}, {}, {}};  // rows and columns of more than 512 entries among short ones
     Random random(763);
     for (std::int64_t i = 0; i < t.rows; ++i) {
@@ -157,10 +159,6 @@ TEST_CASE("cuda order: the choice takes what pays, and nothing else") {
         MESSAGE(name(decision.kind) << ": " << decision.reason << ", " << 1e3 * decision.setup_seconds << " ms");
         return decision;
     };
-    const auto given_up = [](const OrderDecision& decision) {
-        return std::any_of(decision.candidates.begin(), decision.candidates.end(),
-                           [](const auto& candidate) { return candidate.kind == OrderKind::spectral && candidate.predicted_seconds == 0; });
-    };
     // By prediction, and verified by timing.
     for (const bool deterministic : {true, false}) {
         CAPTURE(deterministic);
@@ -176,14 +174,15 @@ TEST_CASE("cuda order: the choice takes what pays, and nothing else") {
         CHECK((taken.candidates.front().measured_seconds > 0) == !deterministic);
         if (!deterministic) {
             CHECK(taken.measured_seconds == taken.candidates.front().measured_seconds);
-            CHECK(taken.measured_seconds < 0.7 * taken.given_measured_seconds);
+            CHECK(taken.measured_seconds < 0.9 * taken.given_measured_seconds);
         }
         CHECK(decide(natural).kind == OrderKind::none);
         CHECK(decide(spline).kind != OrderKind::none);
-        // A random matrix has no order that helps; the spectral one is given up early.
+        // A random matrix has no order that helps; the spectral one is given up early, and no other is made.
         const OrderDecision random = decide(uniform);
-        CHECK(given_up(random));
-        if (!deterministic) CHECK((random.kind == OrderKind::none || random.measured_seconds <= (1 - kLeastGain) * random.given_measured_seconds));
+        CHECK(random.kind == OrderKind::none);
+        REQUIRE(random.candidates.size() == 1);
+        CHECK(random.candidates.front().predicted_seconds == 0);
         // Ten iterations repay nothing.
         options.expected_iterations = 10;
         CHECK(decide(mesh).kind == OrderKind::none);

@@ -145,6 +145,11 @@ class Orders {
             if (!is_worth_trying(model_, kind, given, found, promised_seconds(model_, kind, given, kValueBytes), iterations)) continue;
             if (kind == OrderKind::first && has_symmetric_structure()) continue;
             attempt(kind);
+            // A row that shares its first column with another shares no more of its columns with it either.
+            if (!decision_.candidates.empty() && decision_.candidates.back().predicted_seconds == 0) {
+                failed += "; the pattern is like a random one";
+                break;
+            }
         }
         const bool tried = !decision_.candidates.empty() || !failed.empty();
         if (kept_order.kind != OrderKind::none) {

@@ -488,7 +488,7 @@ struct Groups {
         const std::int64_t longest_row = lsmr::detail::longest_of_order(a.rows, a.nnz);
         const std::int64_t longest_col = lsmr::detail::longest_of_order(a.cols, a.nnz);
         const auto lanes = [](std::int64_t lines) { return static_cast<unsigned>((lines * kPoint + kThreads - 1) / kThreads); };
-        for (int round = 0; round < lsmr::detail::kGroupRounds; ++round) {
+        for (int round = lsmr::detail::first_group_round(a.cols); round < lsmr::detail::kGroupRounds; ++round) {
             seed_kernel<<<blocks_for(a.cols), kThreads, 0, stream>>>(a.cols, longest_col, round, a.transposed_offsets, col_labels.data());
             label_kernel<<<lanes(a.rows), kThreads, 0, stream>>>(a.rows, longest_row, a.offsets, a.columns, col_labels.data(), row_labels.data());
             label_kernel<<<lanes(a.cols), kThreads, 0, stream>>>(a.cols, longest_col, a.transposed_offsets, a.transposed_columns, row_labels.data(),
@@ -519,7 +519,7 @@ template <class Offset>
 bool make_coarse(const DevicePattern<Offset>& a, Coarse& coarse, const CudaContext& context) {
     const cudaStream_t stream = context.stream();
     Groups<Offset> groups(a, context);
-    if (groups.count == 0 || groups.count > a.cols / 2) return false;
+    if (!lsmr::detail::are_few_groups(groups.count, a.cols)) return false;
     const std::int64_t step = lsmr::detail::sample_step(a.nnz, groups.count);
     const std::int64_t samples = (a.nnz + step - 1) / step;
     DeviceBuffer<std::uint64_t> entries(context, samples), sorted(context, samples);
@@ -562,10 +562,11 @@ bool embed(const DevicePattern<Offset>& a, bool may_give_up, float* x, float* y,
     const cudaStream_t stream = context.stream();
     const std::int64_t longest_row = lsmr::detail::longest_of_order(a.rows, a.nnz);
     const std::int64_t longest_col = lsmr::detail::longest_of_order(a.cols, a.nnz);
-    int rounds = a.cols <= lsmr::detail::kCoarsest ? lsmr::detail::kCoarsestRounds : lsmr::detail::kFlatRounds;
+    const bool coarsest = lsmr::detail::is_coarsest(a.cols, a.nnz);
+    int rounds = coarsest ? lsmr::detail::kCoarsestRounds : lsmr::detail::kFlatRounds;
     Coarse coarse;
     DeviceBuffer<float> start;
-    if (a.cols > lsmr::detail::kCoarsest && a.nnz > 0 && make_coarse(a, coarse, context)) {
+    if (!coarsest && make_coarse(a, coarse, context)) {
         start = DeviceBuffer<float>(context, coarse.groups * kPoint);
         DeviceBuffer<float> rows_of_coarse(context, coarse.groups * kPoint);
         embed(coarse.pattern, false, start.data(), rows_of_coarse.data(), lengths, context);
