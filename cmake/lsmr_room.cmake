@@ -45,7 +45,7 @@ function(lsmr_program name)
   target_link_libraries(${name} PRIVATE ${PROGRAM_LINKS})
   lsmr_compile_options(${name})
   if(LSMR_HAVE_CUDA)
-    # cuSPARSE and cuBLAS are shared; the toolkit's folder goes into the run path so that the program starts as built.
+    # cuSPARSE, cuBLAS and cuSOLVER are shared; the toolkit's folder goes into the run path so that the program starts as built.
     set_target_properties(${name} PROPERTIES BUILD_RPATH "${CUDAToolkit_LIBRARY_DIR};/usr/local/cuda/lib64")
   endif()
 endfunction()

@@ -9,10 +9,13 @@
 
 #include "cuda_rig.hpp"
 #include "memory/cuda_capture.hpp"
+#include "operator/cuda/csr_product.hpp"
 #include "order_suite.hpp"
 #include "preconditioner_suite.hpp"
 #include "solver/cuda/cuda_inverse.hpp"
 #include "solver/cuda/cuda_sketch.hpp"
+#include "solver/cuda/preconditioner_kernels.hpp"
+#include "solver/sparse_sign.hpp"
 
 using namespace lsmr;
 using namespace lsmr::test;
@@ -138,8 +141,6 @@ TEST_CASE("cuda preconditioner: a sketch has the bits of the host's") {
     check(wide);
 }
 
-TEST_SUITE_BEGIN("sanitizer");
-
 TEST_CASE("cuda preconditioner: solves with the factors of a sketch") {
     LSMR_NEEDS_GPU();
     CudaContext& context = products::shared_context();
@@ -167,6 +168,65 @@ TEST_CASE("cuda preconditioner: solves with the factors of a sketch") {
     const Vector d = sketch.solve(r), expected = host.solve(r);
     CHECK(distance(d, expected) <= 1e-12 * norm(expected));
     CHECK(same_bits(sketch.solve(r), d));
+}
+
+TEST_SUITE_BEGIN("sanitizer");
+
+// Without the sort that stands between them.
+TEST_CASE("cuda preconditioner: kernels of a sketch") {
+    LSMR_NEEDS_GPU();
+    CudaContext& context = products::shared_context();
+    const Matrix a = random_sparse(70, 150, 40, 1751);
+    SketchPlan plan = plan_sketch(a, nullptr, {}, 0, 11, std::int64_t{1} << 30);
+    plan.rows = 24;
+    plan.exponent = 0;
+    std::vector<std::int64_t> rows, cols;
+    std::vector<std::int32_t> targets;
+    Vector signs;
+    for (std::int64_t i = 0; i < a->rows(); ++i) {
+        for (int k = 0; k < kSigns; ++k) {
+            const SparseSign sign = sparse_sign(plan.seed, i, k, plan.rows);
+            CHECK(sign.row / 3 == k);
+            targets.push_back(static_cast<std::int32_t>(sign.row));
+            rows.push_back(sign.row);
+            cols.push_back(i);
+            signs.push_back(sign.value);
+        }
+    }
+    const auto count = static_cast<std::int64_t>(signs.size());
+    DeviceBuffer<std::int32_t> st_offsets(context, 71), st_columns(context, count);
+    DeviceBuffer<double> st_values(context, count);
+    cuda::launch_signs(plan.seed, 0, 70, plan.rows, st_offsets.data(), st_columns.data(), st_values.data(), context.stream());
+    std::vector<std::int32_t> offsets(71), found_targets(targets.size());
+    Vector found_signs(signs.size());
+    products::to_host(offsets, st_offsets, 0, context);
+    products::to_host(found_targets, st_columns, 0, context);
+    products::to_host(found_signs, st_values, 0, context);
+    for (std::size_t i = 0; i < offsets.size(); ++i) CHECK(offsets[i] == static_cast<std::int32_t>(i) * kSigns);
+    CHECK(found_targets == targets);
+    CHECK(same_bits(found_signs, signs));
+
+    const auto uploaded = [&](const CsrMatrix& m) {
+        cuda::DeviceCsr<double> d(context, m.rows(), m.cols(), m.nnz());
+        products::to_device(*d.offsets32, 0, std::vector<std::int32_t>(m.offsets(), m.offsets() + m.rows() + 1), context);
+        products::to_device(*d.columns, 0, std::vector<std::int32_t>(m.columns(), m.columns() + m.nnz()), context);
+        products::to_device(*d.values, 0, std::vector<double>(m.values(), m.values() + m.nnz()), context);
+        context.synchronize();
+        return d;
+    };
+    const cuda::DeviceCsr<double> s = uploaded(CsrMatrix::from_coo(plan.rows, a->rows(), rows, cols, signs)), da = uploaded(*a);
+    DeviceBuffer<double> sa(context, plan.rows * plan.cols);
+    LSMR_CHECK(cudaMemsetAsync(sa.data(), 0, static_cast<std::size_t>(sa.bytes()), context.stream()));
+    cuda::launch_sketch(plan.rows, plan.cols, s.offsets32->data(), s.columns->data(), s.values->data(), da.offsets32->data(), da.columns->data(),
+                        da.values->data(), sa.data(), context.stream());
+    Vector found(static_cast<std::size_t>(sa.size()));
+    products::to_host(found, sa, 0, context);
+    CHECK(same_bits(found, sketched_matrix(plan)));
+    DeviceBuffer<float> upper(context, 9);
+    cuda::launch_upper_triangle(3, sa.data(), plan.rows, upper.data(), context.stream());
+    std::vector<float> r(9);
+    products::to_host(r, upper, 0, context);
+    for (std::size_t t = 0; t < 9; ++t) CHECK(r[t] == (t % 3 <= t / 3 ? static_cast<float>(found[t % 3 + t / 3 * 24]) : 0.0F));
 }
 
 TEST_CASE("cuda preconditioner: triangular solves with an incomplete factor") {
