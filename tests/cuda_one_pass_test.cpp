@@ -361,5 +361,6 @@ TEST_CASE("cuda one pass: early breakdown") { LSMR_NEEDS_GPU(); suite_early_brea
 TEST_CASE("cuda one pass: one problem many solves") { LSMR_NEEDS_GPU(); suite_reuse(one_pass_on_graph()); }
 TEST_CASE("cuda one pass: repeats give the same bits") { LSMR_NEEDS_GPU(); suite_repeats(one_pass_on_graph()); }
 TEST_CASE("cuda one pass: scaled columns") { LSMR_NEEDS_GPU(); suite_scaled_columns(one_pass_on_graph()); }
+TEST_CASE("cuda one pass: preconditioned iterates") { LSMR_NEEDS_GPU(); suite_preconditioned_iterates(one_pass_on_graph()); }
 TEST_CASE("cuda one pass: trust radius") { LSMR_NEEDS_GPU(); suite_trust_radius(one_pass_on_graph()); }
 TEST_CASE("cuda one pass: an interrupted solve goes on to the same bits") { LSMR_NEEDS_GPU(); suite_checkpoints(one_pass_on_graph()); }
