@@ -400,7 +400,7 @@ TEST_CASE("cli: a plan of another matrix, precision or kernel is refused") {
     refuses(with("rows", 4), "the plan is of a matrix 4 x 2");
     refuses(with("nnz", "six"), "has no whole number \"nnz\"");
     refuses(with("precision", "fp32"), "the plan is for fp32");
-    refuses(with("storage", "triple"), "expected dual or single");
+    refuses(with("storage", "triple"), "expected dual, single or one-pass");
     refuses(with("executor", "fast"), "expected graph or persistent");
     refuses(with("order", "sorted"), "order \"sorted\": expected none, length, first, median or spectral");
     refuses(with("kernel_a", "stream"), "no such product kernel: 'stream'");

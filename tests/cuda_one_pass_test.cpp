@@ -69,9 +69,9 @@ template <class T>
 void check_pair(const CsrMatrix& a, const OperatorOptions& options) {
     const auto op = make_cuda_operator<T>(a, shared_context(), options);
     CHECK(op->plan().storage == StorageKind::one_pass);
-    const auto x = narrow<T>(random_vector(a.cols(), 71));
-    const auto y0 = narrow<T>(random_vector(a.rows(), 72));
-    const auto z0 = narrow<T>(random_vector(a.cols(), 73));
+    const auto x = narrow<T>(products::random_vector(a.cols(), 71));
+    const auto y0 = narrow<T>(products::random_vector(a.rows(), 72));
+    const auto z0 = narrow<T>(products::random_vector(a.cols(), 73));
     for (const double b : {-0.5, 0.0}) {
         // Where b is 0, y and x2 are not read.
         const std::vector<T> nothing_y(y0.size(), std::numeric_limits<T>::quiet_NaN()), nothing_z(z0.size(), std::numeric_limits<T>::quiet_NaN());
@@ -109,7 +109,7 @@ std::vector<ShapeCase> tall_cases() {
                 columns.push_back(3 * k);
             }
         }
-        return share(CsrMatrix::from_coo(5000, 40, rows, columns, random_vector(static_cast<std::int64_t>(rows.size()), 27)));
+        return share(CsrMatrix::from_coo(5000, 40, rows, columns, products::random_vector(static_cast<std::int64_t>(rows.size()), 27)));
     }());
     add("a column in every row", [] {
         std::vector<std::int64_t> rows, columns;
@@ -119,7 +119,7 @@ std::vector<ShapeCase> tall_cases() {
                 columns.push_back(k == 0 ? 0 : 1 + (i * 37 + k * 101) % 499);
             }
         }
-        return share(CsrMatrix::from_coo(5000, 500, rows, columns, random_vector(static_cast<std::int64_t>(rows.size()), 28)));
+        return share(CsrMatrix::from_coo(5000, 500, rows, columns, products::random_vector(static_cast<std::int64_t>(rows.size()), 28)));
     }());
     return cases;
 }
@@ -213,8 +213,8 @@ TEST_SUITE_END();
 TEST_CASE("cuda one pass: the same bits at every run and from every operator") {
     LSMR_NEEDS_GPU();
     const auto a = matrix_with_rows(random_lengths(200000, 4, 16, 41), 1600, 41);
-    const auto x = random_vector(a->cols(), 42);
-    const auto y = random_vector(a->rows(), 43);
+    const auto x = products::random_vector(a->cols(), 42);
+    const auto y = products::random_vector(a->rows(), 43);
     const std::vector<double> z(static_cast<std::size_t>(a->cols()), 0.0);
     std::vector<Pair<double>> runs;
     for (int build = 0; build < 3; ++build) {
@@ -293,8 +293,8 @@ TEST_CASE("cuda one pass: taken where it is faster than two products, kept by up
     const auto other = large_tall(500, 83);
     by_rule->update(other);
     CHECK(by_rule->plan().storage == StorageKind::one_pass);
-    const auto x = random_vector(other->cols(), 84);
-    const auto y = random_vector(other->rows(), 85);
+    const auto x = products::random_vector(other->cols(), 84);
+    const auto y = products::random_vector(other->rows(), 85);
     const Pair<double> pair = run_pair<double>(*by_rule, 1, x, 1, y, 1, 0, std::vector<double>(500, 0.0));
     check_product(*other, false, 1, x, 1, y, pair.y, pair.y_squares);
 }
@@ -302,7 +302,7 @@ TEST_CASE("cuda one pass: taken where it is faster than two products, kept by up
 TEST_CASE("cuda one pass: iterations as with two products") {
     LSMR_NEEDS_GPU();
     const Matrix a = large_tall(700, 91);
-    const Vector b = random_vector(a->rows(), 92);
+    const Vector b = products::random_vector(a->rows(), 92);
     for (const Precision precision : {Precision::fp64, Precision::fp32}) {
         for (const Method method : {Method::lsmr, Method::lsqr, Method::cgls}) {
             CAPTURE(name(precision));
@@ -337,7 +337,7 @@ TEST_CASE("cuda one pass: iterations as with two products") {
 TEST_CASE("cuda one pass: long runs come from a graph") {
     LSMR_NEEDS_GPU();
     const Matrix a = share(matrix_with_rows(random_lengths(4000, 3, 6, 95), 150, 95)->clone());
-    const Vector b = random_vector(a->rows(), 96);
+    const Vector b = products::random_vector(a->rows(), 96);
     PrepareOptions pass = one_pass_on_graph();
     PrepareOptions two = pass;
     two.storage = StorageKind::dual;
@@ -361,5 +361,6 @@ TEST_CASE("cuda one pass: early breakdown") { LSMR_NEEDS_GPU(); suite_early_brea
 TEST_CASE("cuda one pass: one problem many solves") { LSMR_NEEDS_GPU(); suite_reuse(one_pass_on_graph()); }
 TEST_CASE("cuda one pass: repeats give the same bits") { LSMR_NEEDS_GPU(); suite_repeats(one_pass_on_graph()); }
 TEST_CASE("cuda one pass: scaled columns") { LSMR_NEEDS_GPU(); suite_scaled_columns(one_pass_on_graph()); }
+TEST_CASE("cuda one pass: preconditioned iterates") { LSMR_NEEDS_GPU(); suite_preconditioned_iterates(one_pass_on_graph()); }
 TEST_CASE("cuda one pass: trust radius") { LSMR_NEEDS_GPU(); suite_trust_radius(one_pass_on_graph()); }
 TEST_CASE("cuda one pass: an interrupted solve goes on to the same bits") { LSMR_NEEDS_GPU(); suite_checkpoints(one_pass_on_graph()); }

@@ -358,11 +358,13 @@ class CudaMatrixOperator final : public MatrixOperator<T>, private OnePass<T> {
         constexpr int kWarmUp = 1;
         constexpr int kRepeats = 5;
         std::unique_ptr<cuda::OnePassProduct<T>> product;
+        const auto refuse = [&](const std::string& why) { plan_.notes.push_back("no pass for both products: " + why); };
         try {
             product = cuda::make_one_pass_product(a, options_.narrow, options_.deterministic ? cuda::kOnePassGainUntimed : cuda::kOnePassGainToTry, context_);
-        } catch (const Error& error) {  // it does not fit, or there is no memory to try it: the products stay
-            plan_.notes.push_back(fmt::format("no pass for both products: {}", error.what()));
-            return;
+        } catch (const InputError& error) {  // it does not fit, or promises too little: the products stay
+            return refuse(error.what());
+        } catch (const OutOfMemory&) {
+            return refuse("no memory to try it");
         }
         std::string reason = "A is read once for both products";
         if (!options_.deterministic) {
@@ -373,10 +375,7 @@ class CudaMatrixOperator final : public MatrixOperator<T>, private OnePass<T> {
                                 cuda::time_product(adjoint, *adjoint_, kWarmUp, kRepeats, context_);
             const double once = cuda::time_one_pass(rows_, cols_, *product, kWarmUp, kRepeats, context_);
             reason += fmt::format(", {:.1f} us where two take {:.1f} us", 1e6 * once, 1e6 * pair);
-            if (once >= pair) {
-                plan_.notes.push_back(fmt::format("no pass for both products: it takes {:.1f} us, they take {:.1f} us", 1e6 * once, 1e6 * pair));
-                return;
-            }
+            if (once >= pair) return refuse(fmt::format("it takes {:.1f} us, they take {:.1f} us", 1e6 * once, 1e6 * pair));
         }
         one_pass_ = std::move(product);
         forward_.reset();

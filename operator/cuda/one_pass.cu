@@ -404,6 +404,8 @@ void launch_place_entries(const OnePassMatrix<V>& matrix, int batch, std::int64_
 
 OnePassLaunch choose_one_pass_launch(std::int64_t cols, std::int32_t slices, int vector_bytes, int multiprocessors, std::int64_t shared_bytes) {
     OnePassLaunch launch;
+    constexpr std::int64_t kOfTheKernel = 1024;
+    launch.most_shared_bytes = shared_bytes - kOfTheKernel;
     const std::int64_t panel = static_cast<std::int64_t>(panel_stride(static_cast<int>(cols))) * vector_bytes;
     // What shared memory leaves of the 256 KiB is L1, through which the entries come: loads in flight need some. More than 8 panels gain nothing.
     constexpr std::int64_t kForLoads = 32 * 1024;
@@ -430,7 +432,8 @@ void launch_pass_in_batches(const OnePassLaunch& launch, const OnePassMatrix<V>&
                  double* partials, cudaStream_t stream) {
     const auto kernel = one_pass_kernel<kPass, kBatch, V, X>;
     const std::size_t bytes = static_cast<std::size_t>(panel_stride(matrix.cols)) * static_cast<std::size_t>(launch.panels + 1) * sizeof(X);
-    LSMR_CHECK(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(bytes)));
+    // The same value from every operator, so that threads may launch side by side.
+    LSMR_CHECK(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(launch.most_shared_bytes)));
     launch_dependent(kernel, launch.blocks, 32 * launch.warps(), bytes, stream, matrix, launch.panels, launch.team, a, x, b, old, y, block_sums, partials);
 }
 template <Pass kPass, class V, class X, class... Arguments>

@@ -54,6 +54,7 @@ struct OnePassLaunch {
     int team = 0;
     int batch = 0;          // steps in which no column of a slice occurs twice
     int column_blocks = 0;  // of add_columns
+    std::int64_t most_shared_bytes = 0;  // what a block may take, the kernel's own aside
     int warps() const { return panels * team; }
     std::int32_t row_partials() const { return blocks; }
     std::int32_t col_partials() const { return column_blocks; }
