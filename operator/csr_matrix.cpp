@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "memory/error.hpp"
+#include "operator/pairwise_sum.hpp"
 
 namespace lsmr {
 namespace {
@@ -378,15 +379,13 @@ double frobenius_norm(const CsrMatrix& a, double max_abs) {
     std::vector<double> partial(static_cast<std::size_t>(chunks), 0.0);
 #pragma omp parallel for schedule(static)
     for (std::int64_t c = 0; c < chunks; ++c) {
-        double sum = 0;
-        for (std::int64_t k = c * kChunk; k < std::min(a.nnz(), (c + 1) * kChunk); ++k) {
+        const std::int64_t end = std::min(a.nnz(), (c + 1) * kChunk);
+        partial[static_cast<std::size_t>(c)] = pairwise_sum(c * kChunk, end, [&](std::int64_t k) {
             const double value = a.values()[k] * half * rest;
-            sum += value * value;
-        }
-        partial[static_cast<std::size_t>(c)] = sum;
+            return value * value;
+        });
     }
-    double total = 0;
-    for (double sum : partial) total += sum;
+    const double total = pairwise_sum(0, chunks, [&](std::int64_t c) { return partial[static_cast<std::size_t>(c)]; });
     return std::ldexp(std::sqrt(total), exponent);
 }
 

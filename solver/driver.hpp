@@ -25,6 +25,7 @@
 #include <vector>
 
 #include "memory/error.hpp"
+#include "operator/pairwise_sum.hpp"
 #include "operator/stacked_operator.hpp"
 #include "solver/cpu/host_audit.hpp"
 #include "solver/observer.hpp"
@@ -667,17 +668,10 @@ class Drive {
         now.ar = host_norm(host_g_.data(), n_);
         return now;
     }
-    // ||2^exponent p||, summed in blocks so that rounding does not grow with n.
+    // ||2^exponent p||
     static double host_norm(const double* p, std::int64_t n, int exponent = 0) {
-        constexpr std::int64_t kBlock = 4096;
         const PowerOfTwo scale(exponent);
-        double sum = 0;
-        for (std::int64_t begin = 0; begin < n; begin += kBlock) {
-            double part = 0;
-            for (std::int64_t i = begin; i < std::min(n, begin + kBlock); ++i) part += square(scale(p[i]));
-            sum += part;
-        }
-        return std::sqrt(sum);
+        return std::sqrt(pairwise_sum(0, n, [&](std::int64_t i) { return square(scale(p[i])); }));
     }
 
     // The status that the recomputed residuals confirm.

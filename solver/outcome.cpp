@@ -33,12 +33,12 @@ std::string outcome_words(Status status, const SolveResult& result, const SolveO
             if (n.ar > 2 * options.atol * a_norm * r) {  // the other bound decided; the audit allows twice each
                 return fmt::format("{}: ||A'r|| = {:.3e}, asked for {:.3e}", sentence, n.ar, ar_bound);
             }
-            return fmt::format("{}: ||A'r|| / (||A|| ||r||) = {:.3e}, atol = {:.3e}", sentence, n.ar / (a_norm * r), options.atol);
+            return fmt::format("{}: ||A'r|| / (||A|| ||r||) = {:.3e}, atol = {:.3e}", sentence, n.ar / r / a_norm, options.atol);
         case Status::compatible_eps:
             return fmt::format("{}: ||r|| / (||A|| ||x|| + ||b||) = {:.3e}, machine precision {:.1e}", sentence,
                                r / (a_norm * n.x + n.b), eps);
         case Status::least_squares_eps:
-            return fmt::format("{}: ||A'r|| / (||A|| ||r||) = {:.3e}, machine precision {:.1e}", sentence, n.ar / (a_norm * r), eps);
+            return fmt::format("{}: ||A'r|| / (||A|| ||r||) = {:.3e}, machine precision {:.1e}", sentence, n.ar / r / a_norm, eps);
         case Status::condition_limit:
         case Status::condition_eps: return fmt::format("{}: the estimate is {:.2e}", sentence, n.cond_estimate);
         case Status::breakdown:

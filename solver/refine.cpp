@@ -52,8 +52,7 @@ class Renumbered : public Observer {
 double norm(std::span<const double> p) {
     const int exponent = binary_exponent(max_abs(p.data(), static_cast<std::int64_t>(p.size())));
     const PowerOfTwo scale(-exponent);
-    double sum = 0;
-    for (const double value : p) sum += square(scale(value));
+    const double sum = pairwise_sum(0, static_cast<std::int64_t>(p.size()), [&](std::int64_t i) { return square(scale(p[static_cast<std::size_t>(i)])); });
     return std::ldexp(std::sqrt(sum), exponent);
 }
 

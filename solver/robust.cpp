@@ -21,7 +21,8 @@ constexpr double kUnknown = std::numeric_limits<double>::quiet_NaN();
 constexpr double kReduction = 0.01;         // of the gradient by one reweighted solve: more is lost when the weights change
 constexpr double kRoughTolerance = 1e-2;    // of the l1 fits that l1, cauchy and tukey begin with
 constexpr std::int64_t kRoughSolves = 20;   // of each of them
-constexpr double kLongestStep = 1024;      // by which a step may be stretched
+constexpr double kLongestStep = 1024;      // by which a step may be stretched, or cut
+constexpr double kTauStep = 0.1;            // by which tau falls after a whole step, and rises after one that was cut to a quarter
 constexpr double kFirstFloor = 0.1;         // of these fits, over the mean of |b_i|
 constexpr double kFloorStep = 0.1;
 
@@ -83,15 +84,18 @@ class RobustFit {
     void fit_squares(RobustResult& out) {
         residual(x_);
         weights_.assign(b_.size(), 1.0);
-        std::vector<double> trial(x_.begin(), x_.end());
-        take(out, solve(trial, 0, kReduction));
-        std::copy(trial.begin(), trial.end(), x_.begin());
+        target_.assign(r_.begin(), r_.begin() + static_cast<std::ptrdiff_t>(b_.size()));
+        take(out, solve(0, kReduction));
+        for (std::size_t j = 0; j < x_.size(); ++j) x_[j] += step_[j];
     }
 
     // Reweighted solves from x on, until out.result.status is set to what ended them.
     void fit(RobustResult& out, Loss loss, double t, double atol, double change, std::int64_t max_outer) {
         const double eps = problem_.options().precision == Precision::fp32 ? static_cast<double>(std::numeric_limits<float>::epsilon())
                                                                             : std::numeric_limits<double>::epsilon();
+        const bool convex = loss == Loss::huber || loss == Loss::l1;
+        const double least_tau = std::sqrt(eps);
+        double tau = 1;
         double reduction = kReduction;
         double x_change = std::numeric_limits<double>::infinity();
         double f_change = x_change;
@@ -113,24 +117,26 @@ class RobustFit {
             if (out.outer_iterations >= max_outer) return end(out, Status::iteration_limit);
             if (seconds() >= options_.time_limit_seconds) return end(out, Status::time_limit);
 
-            weights_ = now.weights;
-            std::vector<double> trial(x_.begin(), x_.end());
-            const SolveResult solved = solve(trial, kReduction * now.bound, reduction);
+            set_quadratic(now, convex ? t : std::numeric_limits<double>::infinity(), tau);
+            const SolveResult solved = solve(kReduction * now.bound, reduction);
             take(out, solved);
             ended = solved.status;
             if (ended == Status::non_finite) return end(out, ended);
+            const double step = best_step(loss, t, now);
+            std::vector<double> trial(x_.begin(), x_.end());
+            for (std::size_t j = 0; j < trial.size(); ++j) trial[j] += step * step_[j];
             Point next = evaluate(loss, t, atol, eps, trial);
-            // The quadratic lies above the objective, so a lower quadratic is a lower objective: only rounding can raise it.
+            // With tau = 1 the quadratic lies above the objective, so a lower quadratic is a lower objective: only rounding can raise it.
             if (!(next.objective <= now.objective * (1 + 64 * eps))) {
-                reduction *= kReduction;
-                ++idle;
+                if (tau == 1) {
+                    reduction *= kReduction;
+                    ++idle;
+                }
+                tau = 1;
                 continue;
             }
-            const double stretch = longest_step(loss, t, now, next, trial);
-            if (stretch > 1) {
-                for (std::size_t j = 0; j < trial.size(); ++j) trial[j] = x_[j] + stretch * (trial[j] - x_[j]);
-                next = evaluate(loss, t, atol, eps, trial);
-            }
+            if (convex && step >= 1) tau = std::max(tau * kTauStep, least_tau);
+            if (step <= 0.25) tau = std::min(tau / kTauStep, 1.0);
             double moved = 0;
             for (std::size_t j = 0; j < trial.size(); ++j) moved += (trial[j] - x_[j]) * (trial[j] - x_[j]);
             const double size = std::max(norm(trial), norm(x_));
@@ -238,33 +244,55 @@ class RobustFit {
         return p;
     }
 
-    // The power of two by which the step from x_ to x may be stretched while the objective falls: what reweighting approaches slowly, it
-    // approaches from one side. No product is needed, r being linear in the step.
-    double longest_step(Loss loss, double t, const Point& now, const Point& next, std::span<const double> x) const {
+    // The quadratic of the next solve: weights_, and target_, whose weighted products are psi(r). Rows up to the threshold have psi' = psi / r,
+    // those beyond it psi' = 0; without one all have psi / r.
+    void set_quadratic(const Point& now, double threshold, double tau) {
+        weights_ = now.weights;
+        target_.assign(now.r.begin(), now.r.begin() + static_cast<std::ptrdiff_t>(b_.size()));
+        for (std::size_t i = 0; i < b_.size(); ++i) {
+            if (std::abs(target_[i]) <= threshold) continue;
+            weights_[i] *= tau;
+            target_[i] /= tau;
+        }
+    }
+
+    // The power of two by which step_ is taken: longer than 1 while the objective falls, for what reweighting approaches slowly, it
+    // approaches from one side; shorter until it is below where it was, and while it falls further. No more products are needed, r being
+    // linear in the step.
+    double best_step(Loss loss, double t, const Point& now) const {
         const double lambda2 = options_.damp * options_.damp;
+        std::vector<double> moved(now.r.size(), 0.0);  // -[A; G] step_
+        audit_[0].subtract_product(1, step_.data(), moved.data());
         const auto objective = [&](double step) {
             double sum = 0;
             for (std::size_t i = 0; i < now.r.size(); ++i) {
-                const double r = now.r[i] + step * (next.r[i] - now.r[i]);
+                const double r = now.r[i] + step * moved[i];
                 sum += i < user_.size() ? user_[i] * loss_value(loss, t, r) : r * r;
             }
-            for (std::size_t j = 0; lambda2 > 0 && j < x.size(); ++j) {
-                const double d = from(center_, j, x_[j] + step * (x[j] - x_[j]));
+            for (std::size_t j = 0; lambda2 > 0 && j < step_.size(); ++j) {
+                const double d = from(center_, j, x_[j]) + step * step_[j];
                 sum += lambda2 * d * d;
             }
             return sum;
         };
         double step = 1;
-        for (double least = next.objective; step < kLongestStep; step *= 2) {
+        double least = objective(step);
+        for (; step < kLongestStep; step *= 2) {
             const double longer = objective(2 * step);
             if (!(longer < least)) break;
             least = longer;
         }
-        return step;
+        if (step > 1) return step;
+        for (; step > 1 / kLongestStep; step /= 2) {
+            const double shorter = objective(step / 2);
+            if (!(shorter < least) && least < now.objective) break;
+            least = shorter;
+        }
+        return least < now.objective ? step : 1;
     }
 
-    // x <- the fit under weights_, from x on.
-    SolveResult solve(std::span<double> x, double ar_bound, double ar_relative) {
+    // step_ <- the least-squares fit of target_ under weights_.
+    SolveResult solve(double ar_bound, double ar_relative) {
         problem_.reweight(weights_);
         SolveOptions options = options_;
         options.atol = 0;
@@ -272,7 +300,13 @@ class RobustFit {
         options.ar_bound = ar_bound;
         options.ar_relative = ar_relative;
         options.time_limit_seconds = std::max(0.0, options_.time_limit_seconds - seconds());
-        return problem_.solve(b_, x, options, true, observer_);
+        // ||x + step - c|| is what is damped.
+        std::vector<double> center(x_.size());
+        for (std::size_t j = 0; j < center.size(); ++j) center[j] = -from(center_, j, x_[j]);
+        options.damp_center = DampCenter::given;
+        options.center = center;
+        step_.assign(x_.size(), 0.0);
+        return problem_.solve(target_, step_, options, false, observer_);
     }
 
     static void take(RobustResult& out, const SolveResult& solved) {
@@ -302,7 +336,9 @@ class RobustFit {
     std::vector<double> right_side_;  // [b; G c]
     std::vector<double> x0_;
     std::vector<HostAudit> audit_;    // one, of [A; G]
-    std::vector<double> weights_;     // of the loss
+    std::vector<double> weights_;     // of the next solve, its right-hand side, and its answer
+    std::vector<double> target_;
+    std::vector<double> step_;
     std::vector<double> r_;
     double data_frobenius_ = 0;       // as Transform has it, of the caller's weights
     double stacked_frobenius_ = 0;    // ||[R A; G; lambda I]||_F

@@ -3,7 +3,11 @@
 //
 // With psi = rho' / 2, the weights psi(r_i) / r_i make the quadratic that touches the objective at x and lies above it elsewhere, for
 // every loss here; so the x of a weighted least-squares problem lowers the objective, and x is stationary where A^T W psi(r) -
-// G^T G (x - c) - lambda^2 (x - c) = 0.
+// G^T G (x - c) - lambda^2 (x - c) = 0. Those weights alone converge slowly: rows that end at r = 0 get there by a factor a solve. For the
+// convex losses, psi'(r_i) makes the quadratic of Newton's method, which is 0 for rows beyond the threshold. Each solve takes the larger of
+// psi'(r_i) and tau psi(r_i) / r_i, and a step along its answer that lowers the objective; tau falls while whole steps do, and rises where
+// they do not. (K. Madsen, H. B. Nielsen, "A finite smoothing algorithm for linear l1 estimation", SIAM J. Optim. 3 (1993),
+// DOI 10.1137/0803010, for Newton's method on this l1.)
 #pragma once
 
 #include <cstdint>
@@ -68,7 +72,7 @@ struct RobustResult {
 // As PreparedProblem::solve(), whose rows are reweighted for each set of weights: the weights of its options multiply those of the loss. It
 // is left with the last ones: reweight() sets others. options.atol is the tolerance of the gradient, btol is not used; max_iterations bounds each reweighted solve, the time limit all of them. The solves end
 // where they have lowered the gradient to a hundredth, so the first are as rough as the weights are; a step is then stretched while that
-// lowers the objective. Method::automatic is LSMR.
+// lowers the objective, or cut until it does. Method::automatic is LSMR.
 // The observer sees each solve from its iteration 1 on.
 // Throws InputError also for a threshold that is not above 0, and for what does not go with reweighting: CG, scaled rows (they would even
 // out the weights), a trust radius, and bounds on ||A^T r||.

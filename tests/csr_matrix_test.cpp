@@ -138,6 +138,22 @@ TEST_CASE("csr matrix: the Frobenius norm neither overflows nor underflows") {
     CHECK(frobenius_norm(*a, max_abs_value(*a)) == doctest::Approx(static_cast<double>(std::sqrt(sum))).epsilon(1e-14));
 }
 
+// A sum in one row rounds to the same side at every step.
+TEST_CASE("csr matrix: the Frobenius norm of many equal entries") {
+    const double eps = std::numeric_limits<double>::epsilon();
+    for (const std::int64_t rows : {17, 1000, 300000}) {
+        std::vector<std::int64_t> i, j;
+        for (std::int64_t k = 0; k < 3 * rows; ++k) {
+            i.push_back(k / 3);
+            j.push_back(k % 3);
+        }
+        const CsrMatrix a = CsrMatrix::from_coo(rows, 3, i, j, std::vector<double>(i.size(), 0.1));
+        const double expected = 0.1 * std::sqrt(3 * static_cast<double>(rows));
+        CAPTURE(rows);
+        CHECK(std::abs(frobenius_norm(a, 0.1) - expected) <= 8 * eps * expected);
+    }
+}
+
 TEST_CASE("csr matrix: scaling by a power of two is exact and undone") {
     const auto a = matrix_with_rows(random_lengths(50, 0, 9, 5), 40, 6);
     CHECK(same(a->scaled_by_power_of_two(-300).scaled_by_power_of_two(300), *a));

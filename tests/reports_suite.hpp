@@ -355,6 +355,22 @@ inline void report_norms_against_b(const PrepareOptions& base) {
     }
 }
 
+// Norms of many equal numbers, whose sum in one row would round to the same side at every step [own].
+inline void report_norms_of_equal_numbers(const PrepareOptions& base) {
+    const std::int64_t n = 50000;
+    const Matrix a = diagonal(Vector(index(n), 0.7));
+    for (const Method method : kMethods) {
+        const Answer answer = solve(base, a, Vector(index(n), 0.3), exactly(method, 0), Vector(index(n), 0.1));
+        const Norms& norms = answer.result.norms;
+        const double root = std::sqrt(static_cast<double>(n));
+        check_within(norms.b, 0.3 * root, 8 * kEps64 * norms.b, "||b||");
+        check_within(norms.x, 0.1 * root, 8 * kEps64 * norms.x, "||x||");
+        check_within(norms.r, 0.23 * root, 8 * kEps64 * norms.r, "||r||");
+        check_within(norms.ar, 0.161 * root, 16 * kEps64 * norms.ar, "||A^T r||");
+        check_within(norms.a_frobenius, 0.7 * root, 8 * kEps64 * norms.a_frobenius, "||A||_F");
+    }
+}
+
 // Damping with a warm start: both centres, against the formula for the identity [CIL 2357].
 inline void report_centers_of_the_identity(const PrepareOptions& base) {
     const Vector b{1, 2, 3}, x0{4, -5, 6};

@@ -80,6 +80,9 @@ TEST_CASE("reports: scales far apart") {
 TEST_CASE("reports: norms are against b") {
     report_norms_against_b(on_cpu());
 }
+TEST_CASE("reports: norms of equal numbers") {
+    report_norms_of_equal_numbers(on_cpu());
+}
 TEST_CASE("reports: centres of the identity") {
     report_centers_of_the_identity(on_cpu());
 }
