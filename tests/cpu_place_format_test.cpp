@@ -26,7 +26,7 @@ TEST_CASE("cpu place formats: blocks of every kind") {
         check_format<float>(kernel, block_cases(parse_spmv_choice(kernel)));
     }
     check_format<float>("bsr-32x32-columns", block_cases(parse_spmv_choice("bsr-32x32-columns")));
-    CHECK_THROWS_AS(make_rig<double>(block_matrix(3, 3, 5, 5, 3, 8, 1), forced("bsr-3x3-columns+fp32")), InputError);
+    CHECK_THROWS_AS(make_rig<double>(block_matrix(3, 3, 5, 5, 3, 8, 1), forced("bsr-3x3-stream+fp32")), InputError);
 }
 TEST_CASE("cpu place formats: diagonals") {
     check_format<double>("dia", band_cases());

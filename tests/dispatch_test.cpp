@@ -370,14 +370,17 @@ TEST_CASE("block plan: shapes of the mapping by items") {
                 REQUIRE(teams <= 32);  // the threads of a block row's teams lie in a warp
                 // Packs are loaded whole from places that are multiples of them.
                 if (shape.pack * bytes % 16 == 0 || shape.pack * bytes % 8 == 0) REQUIRE(rows * cols % shape.pack == 0);
-                REQUIRE(cuda::block_stream_capacity(rows, cols, bytes) >= 1);
-                REQUIRE(cuda::block_stream_capacity(rows, cols, bytes) <= 65535);
+                REQUIRE(cuda::block_stream_capacity(rows, cols, bytes, 1 << 30) >= 1);
+                REQUIRE(cuda::block_stream_capacity(rows, cols, bytes, 4000) <= 65535);
             }
         }
     }
     CHECK(cuda::block_stream_shape(3, 3, 8).pack == 3);
     CHECK(cuda::block_stream_shape(6, 6, 8).pack == 2);
-    CHECK(cuda::block_stream_shape(8, 8, 8).beside == 4);
+    CHECK(cuda::block_stream_shape(16, 16, 8).beside == 8);
+    CHECK(cuda::block_stream_capacity(3, 3, 8, 27) == 215);
+    CHECK(cuda::block_stream_capacity(9, 9, 8, 27) == 27);  // a whole block row, of 17.6 KB
+    CHECK(cuda::block_stream_capacity(9, 9, 8, 100) == 25);
     CHECK(cuda::block_stream_shape(10, 10, 8).pack == 1);  // the general kernel
 }
 

@@ -47,8 +47,10 @@ constexpr int block_groups(int unit_lanes, double units, BlockMapping mapping) {
 // The mapping "stream", by items. Its thread blocks are small, so that many share a multiprocessor: while some wait for their items, the others
 // multiply.
 inline constexpr int kBlockStreamThreads = 64;
-inline constexpr int kBlockStreamResident = 12;           // thread blocks of a multiprocessor for which there are registers
-inline constexpr std::int64_t kBlockStreamBytes = 16384;  // of values and block columns of an item
+inline constexpr std::int64_t kBlockStreamBytes = 16384;      // of values and block columns of an item,
+inline constexpr std::int64_t kMostBlockStreamBytes = 24576;  // or up to these, where a block row then needs no cut
+// Thread blocks of a multiprocessor for which there are registers.
+constexpr int block_stream_resident(int cols) { return cols <= 6 ? 12 : 10; }
 
 constexpr bool is_power(int n) { return n > 0 && (n & (n - 1)) == 0; }
 
@@ -69,13 +71,15 @@ struct BlockStreamShape {
 constexpr BlockStreamShape block_stream_shape(int rows, int cols, int value_bytes) {
     if (!has_block_kernel(rows, cols)) return {rows, 1, 1};
     const int pack = is_power(rows) ? std::min(rows, value_bytes == 8 ? 2 : 4) : rows % 3 == 0 && rows % 2 != 0 ? 3 : rows % 2 == 0 ? 2 : rows;
-    return {rows, pack, is_power(rows / pack) ? rows / pack : 1};
+    return {rows, pack, is_power(rows) && rows >= 16 ? rows / pack : 1};
 }
-// Blocks that a thread takes at a time: the x of them all are on their way together, some 12 values.
-constexpr int block_stream_batch(int cols) { return cols <= 4 ? 4 : cols <= 7 ? 2 : 1; }
-// Blocks of an item.
-constexpr std::int64_t block_stream_capacity(int rows, int cols, int value_bytes) {
-    return std::max<std::int64_t>(kBlockStreamBytes / (std::int64_t{rows} * cols * value_bytes + 4), 1);
+// Blocks that a thread takes at a time: the x of them all are on their way together, 8 to 12 values.
+constexpr int block_stream_batch(int cols) { return cols <= 3 ? 4 : cols <= 7 ? 2 : 1; }
+// Blocks of an item. longest: of a block row.
+constexpr std::int64_t block_stream_capacity(int rows, int cols, int value_bytes, std::int64_t longest) {
+    const std::int64_t block_bytes = std::int64_t{rows} * cols * value_bytes + 4;
+    const std::int64_t capacity = std::max<std::int64_t>(kBlockStreamBytes / block_bytes, 1);
+    return longest * block_bytes <= kMostBlockStreamBytes ? std::max(capacity, longest) : capacity;
 }
 
 // The work of one turn of a thread block: up to `capacity` consecutive blocks, which are whole block rows, or a piece of one that is longer.

@@ -83,8 +83,10 @@ class BlockStreamProduct final : public CsrProduct<T> {
         : choice_(choice), nnz_(a.nnz), arrays_(a, choice, EmptyPlaces::marked, context) {
         const BlockStreamShape shape = block_stream_shape(choice.block_rows, choice.block_cols, sizeof(V));
         matrix_.blocks = arrays_.matrix(a);
-        matrix_.capacity = static_cast<std::int32_t>(block_stream_capacity(choice.block_rows, choice.block_cols, sizeof(V)));
         const HostBuffer<std::int64_t> offsets = arrays_.host_offsets(context);
+        std::int64_t longest = 0;
+        for (std::int64_t row = 0; row < matrix_.blocks.block_row_count; ++row) longest = std::max(longest, offsets[row + 1] - offsets[row]);
+        matrix_.capacity = static_cast<std::int32_t>(block_stream_capacity(choice.block_rows, choice.block_cols, sizeof(V), longest));
         const BlockPlan plan = make_block_plan(a.rows, matrix_.blocks.block_row_count, offsets.data(), shape, matrix_.capacity);
         arrays_.forget_offsets();
         matrix_.blocks.offsets = nullptr;

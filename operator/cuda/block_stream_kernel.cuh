@@ -112,7 +112,7 @@ __device__ void walk_blocks(X (&sums)[kPack], const V* values, const std::int32_
 }
 
 template <int kRows, int kCols, class V, class X>
-__global__ void __launch_bounds__(kBlockStreamThreads, kBlockStreamResident)
+__global__ void __launch_bounds__(kBlockStreamThreads, block_stream_resident(kCols))
     block_stream_kernel(BlockStream<V> matrix, double* piece_sums, const X* a_pointer, const X* x, const X* b_pointer, X* y, double* partials) {
     constexpr BlockStreamShape kShape = kRows > 0 ? block_stream_shape(kRows, kCols, sizeof(V)) : BlockStreamShape{};
     constexpr int kPack = kShape.pack;
