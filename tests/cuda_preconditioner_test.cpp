@@ -229,6 +229,9 @@ TEST_CASE("cuda preconditioner: kernels of a sketch") {
     for (std::size_t t = 0; t < 9; ++t) CHECK(r[t] == (t % 3 <= t / 3 ? static_cast<float>(found[t % 3 + t / 3 * 24]) : 0.0F));
 }
 
+TEST_SUITE_END();
+
+// Not in the suite for the sanitizers: the blocks of cuSPARSE's solve wait for each other, which does not end in time under racecheck.
 TEST_CASE("cuda preconditioner: triangular solves with an incomplete factor") {
     LSMR_NEEDS_GPU();
     CudaContext& context = products::shared_context();
@@ -256,8 +259,6 @@ TEST_CASE("cuda preconditioner: triangular solves with an incomplete factor") {
         }
     }
 }
-
-TEST_SUITE_END();
 
 // A deep factor of many entries, and iterations enough that they are replayed as a graph.
 TEST_CASE("cuda preconditioner: long solves run in graphs") {
