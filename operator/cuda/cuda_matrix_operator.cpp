@@ -147,7 +147,15 @@ class CudaMatrixOperator final : public MatrixOperator<T>, private OnePass<T> {
         adjoint_.reset();
         one_pass_.reset();
         ++version_;
-        build(*a, false, &before);
+        try {
+            build(*a, false, &before);
+        } catch (const InputError&) {
+            if (before.storage != StorageKind::one_pass || options_.storage == StorageKind::one_pass) throw;
+            // One pass was chosen for the matrix before, and does not fit this one.
+            plan_ = {};
+            build(*a, false, nullptr);
+            plan_.order = before.order;
+        }
     }
     const OnePass<T>* one_pass() const override { return one_pass_ ? this : nullptr; }
 
