@@ -94,7 +94,7 @@ class RobustFit {
         const double eps = problem_.options().precision == Precision::fp32 ? static_cast<double>(std::numeric_limits<float>::epsilon())
                                                                             : std::numeric_limits<double>::epsilon();
         const bool convex = loss == Loss::huber || loss == Loss::l1;
-        const double least_tau = std::sqrt(eps);
+        const double least_tau = std::sqrt(std::sqrt(eps));  // targets of r / tau cost digits of each solve
         double tau = 1;
         double reduction = kReduction;
         double x_change = std::numeric_limits<double>::infinity();

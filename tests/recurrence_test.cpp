@@ -520,7 +520,7 @@ TEST_CASE("recurrence: condition estimate is free of scale") {
         double cond[3];
         const double betas[] = {2, 1, 3}, alphas[] = {4, 2, 1};
         for (int k = 0; k < 3; ++k) {
-            lsmr.finish(Stage::after_forward, {betas[k] * scale, 1});
+            lsmr.finish(Stage::after_forward, {betas[k] * scale, 1 / scale});
             lsmr.finish(Stage::after_adjoint, {alphas[k] * scale});
             cond[k] = lsmr.r.progress.cond;
         }
