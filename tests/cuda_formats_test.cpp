@@ -337,7 +337,7 @@ TEST_CASE("cuda performance: SELL-32 on a stencil of 27 points is at least 1.4 t
         CAPTURE(m.failure);
         REQUIRE(m.failure.empty());
         CHECK(m.error <= 1);
-        CHECK(m.repeatable);
+        if (is_deterministic(parse_spmv_choice(name))) CHECK(m.repeatable);
         return m.seconds;
     };
     const double theirs = std::min(seconds("cusparse-alg1"), seconds("cusparse-alg2"));

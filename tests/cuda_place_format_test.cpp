@@ -224,7 +224,8 @@ TEST_CASE("cuda place formats: the dispatch takes blocks and diagonals where the
     const double squares = chosen->product(false, 1.0, x, 0.0, y, false);
     check_product(*blocks, false, 1.0, x, 0.0, y, y, squares);
     const auto proposed = [](const std::shared_ptr<const CsrMatrix>& a, const OperatorOptions& options) -> std::string {
-        for (const auto& candidate : from_csr<double>(a, options)->plan().forward_decision.candidates) {
+        const auto rig = from_csr<double>(a, options);
+        for (const auto& candidate : rig->plan().forward_decision.candidates) {
             if (candidate.kernel.starts_with("bsr-")) return candidate.kernel;
         }
         return "none";
