@@ -102,7 +102,7 @@ TEST_CASE("persistent plan: rows are dealt out whole, in order, by their work") 
     CHECK(plan.forward.copies == 2);
     CHECK(plan_of(*random_sparse(50000, 41000, 2, 505), 8).adjoint.copies == 1);
     CHECK(plan.shared_bytes <= 228352);
-    CHECK(plan.words().find("132 blocks of 1024 threads") != std::string::npos);
+    CHECK(plan.words().find("132 blocks of 512 threads") != std::string::npos);
     CHECK(plan.words().find("A and A^T in shared memory") != std::string::npos);
 }
 

@@ -13,7 +13,7 @@
 
 namespace lsmr::cuda {
 
-inline constexpr int kPersistentThreads = 1024;
+inline constexpr int kPersistentThreads = 512;
 // Two warps of a block make no products: one waits for the other blocks, one runs the recurrence.
 inline constexpr int kProductThreads = kPersistentThreads - 64;
 // A warp watches the sums of all blocks, kBlocksPerLane a lane.
