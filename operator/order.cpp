@@ -224,8 +224,8 @@ void embed(const Pattern& a, Points& x, Points& y, double* lengths) {
 Points join_runs(const Pattern& a, const detail::Weights& weights, Points& x, Points& y) {
     double within = 0, all = 0;
     Points means;
-    for (std::int64_t first = 0; first < a.cols; first += detail::kRun) {
-        const std::int64_t end = std::min(a.cols, first + detail::kRun);
+    for (std::int64_t first = 0; first < a.cols; first += detail::kKeptRun) {
+        const std::int64_t end = std::min(a.cols, first + detail::kKeptRun);
         float mean[kPoint] = {};
         for (std::int64_t j = first; j < end; ++j) {
             for (int c = 0; c < kPoint; ++c) mean[c] += x[at(kPoint * j + c)];
@@ -243,7 +243,7 @@ Points join_runs(const Pattern& a, const detail::Weights& weights, Points& x, Po
     }
     if (!(within < detail::kRunScatter * all)) return {};
     for (std::int64_t j = 0; j < a.cols; ++j) {
-        for (int c = 0; c < kPoint && x[at(kPoint * j)] > 0; ++c) x[at(kPoint * j + c)] = means[at(kPoint * (j / detail::kRun) + c)];
+        for (int c = 0; c < kPoint && x[at(kPoint * j)] > 0; ++c) x[at(kPoint * j + c)] = means[at(kPoint * (j / detail::kKeptRun) + c)];
     }
     average(a, x, y, nullptr);
     return means;
@@ -300,7 +300,7 @@ MatrixOrder spectral_order(const CsrMatrix& a, const CsrMatrix& transposed) {
     embed(pattern, x, y, lengths);
     const detail::Weights weights = detail::coordinate_weights(lengths);
     const Points joined = join_runs(pattern, weights, x, y);
-    const std::int64_t run = joined.empty() ? 1 : detail::kRun;
+    const std::int64_t run = joined.empty() ? 1 : detail::kKeptRun;
     const std::int64_t runs = (n + run - 1) / run;
     const std::vector<std::uint32_t> place = places(weights, joined.empty() ? x : joined, y);
     // Those without a point come last.

@@ -145,9 +145,9 @@ struct Weights {
     float of[kPoint];
 };
 Weights coordinate_weights(const double* lengths);
-// Runs of kRun columns as given stay together where they are within half of the scatter that columns have anywhere: what lies in a sector already is
+// Runs of kKeptRun columns as given stay together where they are within half of the scatter that columns have anywhere: what lies in a sector already is
 // best left there, and the mean of a run is less noisy than a column's own point.
-inline constexpr std::int64_t kRun = 8;
+inline constexpr std::int64_t kKeptRun = 8;
 inline constexpr double kRunScatter = 0.5;
 // Pieces are cut until they hold at most so many lines.
 inline constexpr std::int64_t kPiece = 8;

@@ -299,7 +299,7 @@ __global__ void coarse_columns_kernel(std::int64_t count, const std::uint64_t* e
 // Mean points of runs of columns, and each block's part of how far columns are from their run's mean and from the origin.
 constexpr int kScatterBlocks = 264;
 __global__ void run_kernel(std::int64_t cols, lsmr::detail::Weights weights, const float* points, float* means, double* partial) {
-    constexpr std::int64_t kRun = lsmr::detail::kRun;
+    constexpr std::int64_t kRun = lsmr::detail::kKeptRun;
     __shared__ double sums[2][kThreads];
     double within = 0, all = 0;
     for (std::int64_t run = first_index(); run * kRun < cols; run += index_step()) {
@@ -338,7 +338,7 @@ __global__ void run_kernel(std::int64_t cols, lsmr::detail::Weights weights, con
 __global__ void take_means_kernel(std::int64_t cols, const float* means, float* points) {
     for (std::int64_t j = first_index(); j < cols; j += index_step()) {
         if (!(points[j * kPoint] > 0)) continue;
-        for (int c = 0; c < kPoint; ++c) points[j * kPoint + c] = means[j / lsmr::detail::kRun * kPoint + c];
+        for (int c = 0; c < kPoint; ++c) points[j * kPoint + c] = means[j / lsmr::detail::kKeptRun * kPoint + c];
     }
 }
 
@@ -602,7 +602,7 @@ bool embed(const DevicePattern<Offset>& a, bool may_give_up, float* x, float* y,
 template <class Offset>
 DeviceBuffer<float> join_runs(const DevicePattern<Offset>& a, const lsmr::detail::Weights& weights, float* x, float* y, const CudaContext& context) {
     const cudaStream_t stream = context.stream();
-    DeviceBuffer<float> means(context, (a.cols + lsmr::detail::kRun - 1) / lsmr::detail::kRun * kPoint);
+    DeviceBuffer<float> means(context, (a.cols + lsmr::detail::kKeptRun - 1) / lsmr::detail::kKeptRun * kPoint);
     DeviceBuffer<double> partial(context, 2 * kScatterBlocks);
     run_kernel<<<kScatterBlocks, kThreads, 0, stream>>>(a.cols, weights, x, means.data(), partial.data());
     LSMR_CHECK(cudaGetLastError());
@@ -661,7 +661,7 @@ bool spectral_order(const DevicePattern<Offset>& a, bool may_give_up, DeviceOrde
     }
     const lsmr::detail::Weights weights = lsmr::detail::coordinate_weights(lengths);
     const DeviceBuffer<float> joined = n > 0 ? join_runs(a, weights, x.data(), y.data(), context) : DeviceBuffer<float>();
-    const std::int64_t run = joined.size() > 0 ? lsmr::detail::kRun : 1;
+    const std::int64_t run = joined.size() > 0 ? lsmr::detail::kKeptRun : 1;
     const std::int64_t runs = (n + run - 1) / run;
     const Lines lines{runs, runs + m, joined.size() > 0 ? joined.data() : x.data(), y.data()};
     const DeviceBuffer<std::uint32_t> place = places(lines, weights, context);
