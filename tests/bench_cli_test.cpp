@@ -295,7 +295,8 @@ TEST_CASE("bench: spmv times the blocks that suit a matrix by every mapping") {
                                    " --device cpu --precision fp64 --direction a --repeat 1 --warm-up 0 -q --json - --format blocks");
         REQUIRE(report.code == 0);
         std::string names;
-        for (const json& product : json::parse(report.text)["tables"][0]["products"]) names += product["kernel"].get<std::string>() + " ";
+        const json all = json::parse(report.text);
+        for (const json& product : all["tables"][0]["products"]) names += product["kernel"].get<std::string>() + " ";
         return names;
     };
     CHECK(kernels("3") == "csr rows csr rows bsr-3x3-stream bsr-3x3-columns bsr-3x3-columns+rowmajor eigen ");

@@ -117,7 +117,7 @@ TEST_CASE("cli: incomplete Cholesky, and a preconditioner from a file") {
     CHECK(run({kTomography, "--precondition", "file:" + folder / "none.mtx"}).code == 66);
     CHECK(run({kTomography, "--precondition", "ic:2"}).code == 64);
     CHECK(run({kTomography, "--ic-shift", "1"}).code == 64);
-    CHECK(run({kTomography, "--precondition", "ic", "--device", "cuda"}).code == 64);
+    CHECK(run({kTomography, "--precondition", "ic", "--device", "cuda"}).code != 64);  // on a GPU too, where there is one
 }
 
 TEST_CASE("cli: the picture of the history") {

@@ -345,7 +345,7 @@ TEST_CASE("cuda one pass: iterations as with two products") {
 
 TEST_CASE("cuda one pass: long runs come from a graph") {
     LSMR_NEEDS_GPU();
-    // Columns graded over three decades, so that a hundred iterations and more are needed; b is in the range of A.
+    // Columns graded over two decades, so that more than 64 iterations are needed; b is in the range of A.
     const std::int64_t m = 4000, n = 150;
     const std::vector<double> factors = products::random_vector(5 * m, 95);
     std::vector<std::int64_t> rows, columns;
@@ -356,16 +356,17 @@ TEST_CASE("cuda one pass: long runs come from a graph") {
             const std::int64_t column = (i * 37 + i / n + k * (7 + i % 11)) % n;
             rows.push_back(i);
             columns.push_back(column);
-            values.push_back(factors[values.size()] * std::pow(10.0, -3.0 * static_cast<double>(column) / static_cast<double>(n)));
+            values.push_back(factors[values.size()] * std::pow(10.0, -2.0 * static_cast<double>(column) / static_cast<double>(n)));
             b[static_cast<std::size_t>(i)] += values.back();
         }
     }
     const Matrix a = share(CsrMatrix::from_coo(m, n, rows, columns, values));
     SolveOptions options = with_method(Method::lsmr, 1e-12);
     options.btol = 1e-12;
+    options.max_iterations = 4000;
     Vector x(static_cast<std::size_t>(n), 0.0);
     const SolveResult result = PreparedProblem(a, one_pass_on_graph()).solve(b, x, options);
-    CHECK(result.status == Status::compatible);
+    CHECK(result.converged());
     CHECK(result.iterations > 64);  // a graph holds 16, and comes after 31
     for (const double value : x) CHECK(value == doctest::Approx(1).epsilon(1e-6));
 }

@@ -53,9 +53,9 @@ TEST_CASE("cuda place formats: blocks, by items through shared memory") {
 }
 TEST_CASE("cuda place formats: block rows longer than an item are cut") {
     LSMR_NEEDS_GPU();
-    const auto long_rows = block_matrix(3, 3, 4, 3000, 2500, 7, 105);
+    const auto long_rows = block_matrix(3, 3, 4, 20011, 2500, 7, 105);
     suite_format<double>(from_csr<double>, forced("bsr-3x3-stream"), {{"cut block rows", long_rows}});
-    suite_format<float>(from_csr<float>, forced("bsr-16x16-stream"), {{"cut block rows of large blocks", block_matrix(16, 16, 5, 90, 60, 8, 106)}});
+    suite_format<float>(from_csr<float>, forced("bsr-16x16-stream"), {{"cut block rows of large blocks", block_matrix(16, 16, 5, 997, 90, 8, 106)}});
     CHECK(from_csr<double>(long_rows, forced("bsr-3x3-stream"))->plan().forward.find("rows cut") != std::string::npos);
 }
 TEST_CASE("cuda place formats: blocks, by columns") {

@@ -448,9 +448,10 @@ TEST_CASE("block plan: idle lanes follow from the mapping") {
     CHECK(plan.items.front().team == 3);
     const cuda::LaneSteps items = cuda::stream_lane_steps(plan, shape);
     CHECK(items.idle() == doctest::Approx(1 - 27.0 * 7 / (2 * 4 * 32)).epsilon(0.01));
-    // Full warps of one block a thread: none idle.
+    // Block rows of one block: by blocks, 8 of them in a warp of 4 lanes each, none idle; as teams of 8 blocks, seven eighths.
     for (std::size_t row = 0; row < offsets.size(); ++row) offsets[row] = static_cast<std::int64_t>(row);
-    CHECK(cuda::direct_lane_steps(960, offsets.data(), 4, 8, 1).idle() == 0);
+    CHECK(cuda::direct_lane_steps(960, offsets.data(), 4, 1, 1).idle() == 0);
+    CHECK(cuda::direct_lane_steps(960, offsets.data(), 4, 8, 1).idle() == doctest::Approx(7.0 / 8));
     CHECK(cuda::direct_lane_steps(0, offsets.data(), 4, 8, 1).idle() == 0);
     CHECK(cuda::stream_lane_steps(cuda::make_block_plan(2880, 960, offsets.data(), shape, 64), shape).idle() == 0);
 }

@@ -230,7 +230,8 @@ TEST_CASE("order: labels are one to one, and samples lie in their own runs") {
 TEST_CASE("order: pieces of halvings") {
     for (const std::int64_t lines : {1, 7, 8, 9, 1000, 54321}) {
         const int levels = detail::halvings(lines);
-        CHECK(lines >> levels <= detail::kPiece);
+        const std::int64_t last = lines >> levels;
+        CHECK(last <= detail::kPiece);
         for (int level = 0; level <= levels; ++level) {
             CHECK(detail::piece_begin(lines, level, std::int64_t{1} << level) == lines);
             for (std::int64_t s = 0; s < std::int64_t{1} << level; ++s) {
