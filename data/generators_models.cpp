@@ -365,7 +365,8 @@ GeneratedProblem make_stencil(const Arguments& arguments, std::uint64_t seed) {
             for (std::int64_t e = 0; e < unknowns; ++e) {
                 const bool same = e == i % unknowns;
                 const double value = same ? -0.5 - random.unit() : 0.25 * random.symmetric();
-                const bool is_diagonal = same && other == point;
+                // Not where a neighbour outside of a grid that is one point wide gets the number of the point itself.
+                const bool is_diagonal = same && offset == Cell{0, 0, 0};
                 if (is_diagonal) {
                     diagonal = row.columns.size();
                 } else {

@@ -456,6 +456,12 @@ TEST_CASE("generators: every stand-in can be made small") {
     }
 }
 
+TEST_CASE("generators: a stencil on a grid one point wide is one on a line") {
+    const CsrMatrix a = generate("stencil", {{"nx", 1}, {"ny", 1}, {"nz", 5}, {"points", 27}, {"unknowns", 2}}).a;
+    CHECK(a.rows() == 10);
+    CHECK(a.nnz() == (3 * 3 + 2 * 2) * 2 * 2);
+}
+
 TEST_CASE("generators: sizes given beside a scale are taken as they are") {
     const GeneratedProblem p = generate("bench-uniform8", {{"scale", 0.001}, {"rows", 123}});
     CHECK(p.a.rows() == 123);
