@@ -146,7 +146,12 @@ std::string failure_of(Case& p, std::map<std::string, int>& statuses) {
         default: break;
     }
     if (!honest) return fmt::format("{} is claimed with ||r|| {:g}, ||A'r|| {:g}, allowed {:g}, {:g}", status_name(result.status), now.r_damped, now.ar, r_met, ar_met);
-    if (a->nnz() == 0 && damp == 0) return {};
+    if (now.stacked == 0) {
+        // No entries, or none of a row that counts: any x solves it, and the one nearest to the start is the start.
+        const Vector nearest = start.empty() ? Vector(index(p.a->cols()), 0.0) : start;
+        const double moved = distance(x, nearest);
+        return moved <= eps * norm(nearest) ? "" : fmt::format("A is zero, and x is {:g} from the start", moved);
+    }
     const Oracle oracle = dense_solution(*a, b, damp, damp > 0 ? center : start);
     const double cond = oracle.sigma_max / oracle.sigma_min;
     // A preconditioner that does not know the damping, or scaled columns under a damping that outweighs them in fp32, are another problem's.
