@@ -59,11 +59,18 @@ class Dense {
         }
         total_ = std::sqrt(total_);
         const double floor = square(static_cast<double>(long_) * kEps64 * total_) / static_cast<double>(long_);  // below it a column is rounding
+        // Rounds of a tournament: the pairs of one share no column, so threads turn them in any order to the same bits.
+        const std::size_t players = w_.size() + w_.size() % 2;
+        const int threads = omp_get_num_procs();
         bool turned = true;
         for (int sweep = 0; turned && sweep < 60; ++sweep) {
             turned = false;
-            for (std::size_t p = 0; p < w_.size(); ++p) {
-                for (std::size_t q = p + 1; q < w_.size(); ++q) {
+            for (std::size_t round = 0; round + 1 < players; ++round) {
+                const auto seat = [&](std::size_t place) { return place == 0 ? 0 : 1 + (place - 1 + round) % (players - 1); };
+#pragma omp parallel for schedule(dynamic, 8) num_threads(threads) reduction(|| : turned)
+                for (std::size_t game = 0; game < players / 2; ++game) {
+                    const std::size_t one = seat(game), other = seat(players - 1 - game), p = std::min(one, other), q = std::max(one, other);
+                    if (q >= w_.size()) continue;
                     const double both = dot(w_[p], w_[q]);
                     if (std::abs(both) <= 4 * kEps64 * std::sqrt(squares[p] * squares[q]) || std::min(squares[p], squares[q]) <= floor) continue;
                     turned = true;
