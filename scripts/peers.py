@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 """Time what users of Python run on a matrix: CuPy's or SciPy's lsmr, or SciPy's lsqr.
 
-  scripts/peers.py ENGINE A.npz|A.mtx [--dtype f32|f64] [--iterations 100] [--repeat 3]
+  scripts/peers.py ENGINE A.npz|A.mtx [--dtype f64[,f32]] [--iterations 100] [--repeat 3]
 
 ENGINE: cupy-lsmr, scipy-lsmr, scipy-lsqr. b = A @ ones + 0.01 * noise (seed 0).
-Prints one JSON line, which `lsmr_bench solve --peers FILE` reads: seconds per iteration as the median of
+Prints a JSON line for each type, which `lsmr_bench solve --peers FILE` reads: seconds per iteration as the median of
 (time of K + 10 iterations - time of 10) / K, so that start-up is left out. atol = btol = conlim = 0 keeps the engine
 running; where it still stops early (its tests at machine precision), "iterations_run" tells.
 """
@@ -24,13 +24,21 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("engine", choices=["cupy-lsmr", "scipy-lsmr", "scipy-lsqr"])
     parser.add_argument("matrix")
-    parser.add_argument("--dtype", choices=["f32", "f64"], default="f64")
+    parser.add_argument("--dtype", default="f64", type=lambda words: words.split(","))
     parser.add_argument("--iterations", type=int, default=100)
     parser.add_argument("--repeat", type=int, default=3)
     options = parser.parse_args()
-    dtype = np.float32 if options.dtype == "f32" else np.float64
+    if not set(options.dtype) <= {"f64", "f32"}:
+        parser.error("--dtype: expected f64, f32, or both with a comma")
     read = scipy.sparse.load_npz if options.matrix.endswith(".npz") else scipy.io.mmread
-    a = scipy.sparse.csr_matrix(read(options.matrix)).astype(dtype)
+    a = scipy.sparse.csr_matrix(read(options.matrix))
+    for dtype in options.dtype:
+        measure(options, dtype, a)
+
+
+def measure(options, name, a):
+    dtype = np.float32 if name == "f32" else np.float64
+    a = a.astype(dtype)
     m, n = a.shape
     b = (a @ np.ones(n, dtype) + 0.01 * np.random.default_rng(0).standard_normal(m)).astype(dtype)
     if options.engine == "cupy-lsmr":
@@ -62,9 +70,9 @@ def main():
         long, iterations_run = run(10 + options.iterations)
         per_iteration.append((long - short) / max(1, iterations_run - short_iterations))
     print(json.dumps({
-        "engine": options.engine, "dtype": options.dtype, "rows": m, "cols": n, "nnz": int(a.nnz),
+        "engine": options.engine, "dtype": name, "rows": m, "cols": n, "nnz": int(a.nnz),
         "scipy": scipy.__version__, "seconds_per_iteration": statistics.median(per_iteration),
-        "spread": [min(per_iteration), max(per_iteration)], "iterations_run": iterations_run}))
+        "spread": [min(per_iteration), max(per_iteration)], "iterations_run": iterations_run}), flush=True)
 
 
 if __name__ == "__main__":

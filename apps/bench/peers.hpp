@@ -1,27 +1,27 @@
-// Measurements of other solvers, made by scripts/peers.py on the same matrices.
+// Other solvers, timed on the same matrices by a command such as scripts/peers.py.
 #pragma once
 
-#include <cstdint>
 #include <string>
-#include <vector>
 
+#include "operator/csr_matrix.hpp"
 #include "solve_report.hpp"
 
 namespace lsmr {
 
-struct PeerRecord {
-    std::string engine;
-    Precision precision = Precision::fp64;
-    std::int64_t rows = 0;
-    std::int64_t cols = 0;
-    std::int64_t nnz = 0;
-    SolverMeasurement row;
-    bool used = false;
-};
+// Rows of a matrix's tables by `command`, which a shell runs with a file of A (scipy.sparse.load_npz) behind it. Each line that it prints
+// is a JSON object: engine, dtype (f64 or f32), rows, cols, nnz, seconds_per_iteration, spread. The file is removed.
+class Peers {
+  public:
+    // Throws InputError that names the command: it failed, or a line is none of that, or of another matrix.
+    Peers(const std::string& command, const CsrMatrix& a);
+    void add_to(SolveTable& table) const;
 
-// One JSON object a line. Throws InputError that names file and line.
-std::vector<PeerRecord> read_peers(const std::string& path);
-// Adds the rows that belong to the table, by its sizes and precision.
-void add_peers(std::vector<PeerRecord>& peers, SolveTable& table);
+  private:
+    struct Record {
+        Precision precision;
+        SolverMeasurement row;
+    };
+    std::vector<Record> records_;
+};
 
 }  // namespace lsmr

@@ -67,7 +67,7 @@ std::string solve_help() {
                "  --repeat N            timed blocks [{}]\n"
                "  --tolerance T         of the solves, for ||A^T r|| / (||A||_F ||r||) [{:g}]\n"
                "  --time-limit S        of a solve [{:g}]\n"
-               "  --peers FILE          adds rows measured by scripts/peers.py, a JSON object a line\n"
+               "  --peers COMMAND       adds what COMMAND FILE.npz prints of each matrix, as scripts/peers.py does\n"
                "  --json FILE           the report as JSON; - is standard output, the text goes to standard error then\n"
                "  -q, --quiet           no text\n"
                "  -h, --help            this text\n\n",
@@ -95,7 +95,10 @@ BenchOptions bench_options(const boost::program_options::variables_map& given) {
     if (given.contains("repeat")) options.repeats = static_cast<int>(whole_number("--repeat", text("repeat"), 1, 100000));
     if (given.contains("tolerance")) options.tolerance = positive_number("--tolerance", text("tolerance"));
     if (given.contains("time-limit")) options.time_limit = positive_number("--time-limit", text("time-limit"));
-    if (given.contains("peers")) options.peers = text("peers");
+    if (given.contains("peers")) {
+        options.peers = text("peers");
+        if (options.peers.empty()) throw UsageError("--peers: the command is empty");
+    }
     options.quiet = given.contains("quiet");
     if (given.contains("json")) {
         options.json = text("json");
@@ -295,11 +298,8 @@ int solve_command(std::span<const std::string> args) {
         return kExitOk;
     }
     const BenchOptions options = bench_options(given);
-    std::vector<PeerRecord> peers;
-    if (!options.peers.empty()) peers = read_peers(options.peers);
     if (!options.json.empty() && options.json != "-") {
         std::vector<std::string> inputs;
-        if (!options.peers.empty()) inputs.push_back(options.peers);
         for (const MatrixSource& source : options.sources) {
             if (!source.path.empty() && source.path != "-") inputs.push_back(source.path);
         }
@@ -337,7 +337,7 @@ int solve_command(std::span<const std::string> args) {
     say(solve_heading(report));
 
     // Matrices are made ahead only where nothing that is timed runs on the CPU.
-    const bool host_is_timed = std::any_of(requests.begin(), requests.end(), [on_gpu](const SolverRequest& request) {
+    const bool host_is_timed = !options.peers.empty() || std::any_of(requests.begin(), requests.end(), [on_gpu](const SolverRequest& request) {
         return !on_gpu || request.kind == SolverRequest::Kind::eigen || (request.kind == SolverRequest::Kind::ours && request.options.device == DeviceKind::cpu);
     });
     MatrixQueue queue(options.sources, host_is_timed ? 1 : 3);
@@ -345,19 +345,15 @@ int solve_command(std::span<const std::string> args) {
         NamedMatrix named = queue.next();
         for (const std::string& warning : named.warnings) console.warning(warning);
         const auto a = std::make_shared<const CsrMatrix>(std::move(named.a));
+        std::optional<Peers> peers;
+        if (!options.peers.empty()) peers.emplace(options.peers, *a);
         Judge judge(a, named.b.empty() ? made_rhs(*a) : std::move(named.b), options, on_gpu);
         for (const Precision precision : options.precisions) {
             SolveTable table{named.origin, a->rows(), a->cols(), a->nnz(), precision, judge.ar_bound(), judge.solution_ls(), {}};
             for (const SolverRequest& request : requests) table.solvers.push_back(measure(request, a, precision, judge, options, gpu.get()));
-            add_peers(peers, table);
+            if (peers) peers->add_to(table);
             say(solve_table_text(report, table));
             report.tables.push_back(std::move(table));
-        }
-    }
-    for (const PeerRecord& peer : peers) {
-        if (!peer.used) {
-            console.warning(fmt::format("{}: {} on {} x {} with {} entries in {} belongs to no table", options.peers, peer.engine, peer.rows, peer.cols, peer.nnz,
-                                        name(peer.precision)));
         }
     }
     say("\n" + solve_summary(report));
