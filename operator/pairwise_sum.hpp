@@ -19,4 +19,28 @@ double pairwise_sum(std::int64_t begin, std::int64_t end, const F& f) {
     return sum;
 }
 
+// The same for terms that come one after another, most usefully sums of short blocks: term k is added to the sum of the 2^l terms before it
+// while k has l more bits set at its end, as a counter carries.
+class PairwiseSum {
+  public:
+    void add(double term) {
+        int level = 0;
+        for (std::uint64_t k = count_; (k & 1) != 0; k >>= 1) term += sums_[level++];
+        sums_[level] = term;
+        ++count_;
+    }
+    double value() const {
+        double total = 0;
+        int level = 0;
+        for (std::uint64_t k = count_; k != 0; k >>= 1, ++level) {
+            if ((k & 1) != 0) total += sums_[level];
+        }
+        return total;
+    }
+
+  private:
+    std::uint64_t count_ = 0;
+    double sums_[64];  // [l]: of 2^l terms, where bit l of the count is set
+};
+
 }  // namespace lsmr

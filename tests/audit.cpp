@@ -18,6 +18,8 @@
 
 #include <fmt/format.h>
 
+#include <Eigen/SVD>
+
 #include "data/read.hpp"
 #include "memory/error.hpp"
 #include "solver/power_of_two.hpp"
@@ -36,116 +38,56 @@ struct RightSide {
     Vector b;
 };
 
-// A = U S V^T of 2^-exponent A, by rotations of its columns (of its rows where they are fewer) until all are orthogonal: one-sided Jacobi,
-// Demmel, Veselic, "Jacobi's method is more accurate than QR", SIAM J. Matrix Anal. Appl. 13 (1992), DOI 10.1137/0613074.
+// U S V^T of 2^-exponent A.
 class Dense {
   public:
-    explicit Dense(const CsrMatrix& a) : wide_(a.rows() < a.cols()), long_(std::max(a.rows(), a.cols())), count_(std::min(a.rows(), a.cols())) {
-        exponent_ = binary_exponent(max_abs(a.values(), a.nnz()));
+    explicit Dense(const CsrMatrix& a) : exponent_(binary_exponent(max_abs(a.values(), a.nnz()))) {
         const PowerOfTwo scale(-exponent_);
-        w_.assign(index(count_), Vector(index(long_), 0.0));
-        v_.assign(index(count_), Vector(index(count_), 0.0));
+        Eigen::MatrixXd full = Eigen::MatrixXd::Zero(a.rows(), a.cols());
         for (std::int64_t i = 0; i < a.rows(); ++i) {
-            for (std::int64_t k = a.offsets()[i]; k < a.offsets()[i + 1]; ++k) {
-                const std::int64_t j = a.columns()[k];
-                (wide_ ? w_[index(i)][index(j)] : w_[index(j)][index(i)]) += scale(a.values()[k]);
-            }
+            for (std::int64_t k = a.offsets()[i]; k < a.offsets()[i + 1]; ++k) full(i, a.columns()[k]) += scale(a.values()[k]);
         }
-        Vector squares(index(count_));
-        for (std::size_t j = 0; j < w_.size(); ++j) {
-            v_[j][j] = 1;
-            squares[j] = dot(w_[j], w_[j]);
-            total_ += squares[j];
-        }
-        total_ = std::sqrt(total_);
-        const double floor = square(static_cast<double>(long_) * kEps64 * total_) / static_cast<double>(long_);  // below it a column is rounding
-        // Rounds of a tournament: the pairs of one share no column, so threads turn them in any order to the same bits.
-        const std::size_t players = w_.size() + w_.size() % 2;
-        const int threads = omp_get_num_procs();
-        bool turned = true;
-        for (int sweep = 0; turned && sweep < 60; ++sweep) {
-            turned = false;
-            for (std::size_t round = 0; round + 1 < players; ++round) {
-                const auto seat = [&](std::size_t place) { return place == 0 ? 0 : 1 + (place - 1 + round) % (players - 1); };
-#pragma omp parallel for schedule(dynamic, 8) num_threads(threads) reduction(|| : turned)
-                for (std::size_t game = 0; game < players / 2; ++game) {
-                    const std::size_t one = seat(game), other = seat(players - 1 - game), p = std::min(one, other), q = std::max(one, other);
-                    if (q >= w_.size()) continue;
-                    const double both = dot(w_[p], w_[q]);
-                    if (std::abs(both) <= 4 * kEps64 * std::sqrt(squares[p] * squares[q]) || std::min(squares[p], squares[q]) <= floor) continue;
-                    turned = true;
-                    const double zeta = (squares[q] - squares[p]) / (2 * both);
-                    const double t = (zeta < 0 ? -1 : 1) / (std::abs(zeta) + std::hypot(1.0, zeta));
-                    const double c = 1 / std::hypot(1.0, t), s = c * t;
-                    turn(w_[p], w_[q], c, s);
-                    turn(v_[p], v_[q], c, s);
-                    squares[p] = dot(w_[p], w_[p]);
-                    squares[q] = dot(w_[q], w_[q]);
-                }
-            }
-        }
-        sigma_.resize(w_.size());
-        for (std::size_t j = 0; j < w_.size(); ++j) {
-            sigma_[j] = std::sqrt(squares[j]);
-            for (double& value : w_[j]) value = sigma_[j] > 0 ? value / sigma_[j] : 0;
-        }
-        const double least = static_cast<double>(long_) * kEps64 * largest();
-        for (double& sigma : sigma_) sigma = sigma > least ? sigma : 0;
+        const Eigen::BDCSVD<Eigen::MatrixXd> svd(full, Eigen::ComputeThinU | Eigen::ComputeThinV);
+        u_ = svd.matrixU();
+        v_ = svd.matrixV();
+        sigma_ = svd.singularValues();
+        const double eps = static_cast<double>(std::max(a.rows(), a.cols())) * kEps64;
+        const double off = (u_ * sigma_.asDiagonal() * v_.transpose() - full).norm();
+        if (!(off <= eps * full.norm())) throw InternalError(fmt::format("a singular value decomposition is off by {:.2e} of {:.2e}", off, full.norm()));
+        for (double& sigma : sigma_) sigma = sigma > eps * sigma_(0) ? sigma : 0;
     }
     int exponent() const { return exponent_; }
-    std::int64_t count() const { return count_; }
-    double sigma(std::int64_t i) const { return sigma_[index(i)]; }  // 0: the rank does not count it
-    double largest() const { return sigma_.empty() ? 0 : *std::max_element(sigma_.begin(), sigma_.end()); }
+    std::int64_t count() const { return sigma_.size(); }
+    double sigma(std::int64_t i) const { return sigma_(i); }  // 0: the rank does not count it
+    double largest() const { return sigma_.size() > 0 ? sigma_(0) : 0; }
     // Of those that count; 0: none does.
     double smallest() const {
         double least = 0;
-        for (const double sigma : sigma_) least = sigma > 0 && (least == 0 || sigma < least) ? sigma : least;
+        for (const double sigma : sigma_) least = sigma > 0 ? sigma : least;
         return least;
     }
-    bool singular() const { return std::find(sigma_.begin(), sigma_.end(), 0.0) != sigma_.end(); }
+    bool singular() const { return count() > 0 && sigma_(count() - 1) == 0; }
 
     // The part of p along each left (of `rows` entries) or right singular vector that counts, and the norm of what is left of it.
     struct Parts {
-        Vector along;
+        Eigen::VectorXd along;
         double rest = 0;
     };
-    Parts left(const Vector& p) const { return parts(p, wide_ ? v_ : w_); }
-    Parts right(const Vector& p) const { return parts(p, wide_ ? w_ : v_); }
+    Parts left(const Vector& p) const { return parts(p, u_); }
+    Parts right(const Vector& p) const { return parts(p, v_); }
 
   private:
-    static double dot(const Vector& p, const Vector& q) {
-        double sums[8] = {};
-        std::size_t i = 0;
-        for (; i + 8 <= p.size(); i += 8) {
-            for (std::size_t k = 0; k < 8; ++k) sums[k] += p[i + k] * q[i + k];
-        }
-        for (; i < p.size(); ++i) sums[0] += p[i] * q[i];
-        return ((sums[0] + sums[1]) + (sums[2] + sums[3])) + ((sums[4] + sums[5]) + (sums[6] + sums[7]));
-    }
-    static void turn(Vector& p, Vector& q, double c, double s) {
-        for (std::size_t i = 0; i < p.size(); ++i) {
-            const double pi = p[i], qi = q[i];
-            p[i] = c * pi - s * qi;
-            q[i] = s * pi + c * qi;
-        }
-    }
-    Parts parts(const Vector& p, const std::vector<Vector>& basis) const {
-        Parts out;
-        Vector rest = p;
-        for (std::size_t i = 0; i < basis.size(); ++i) {
-            out.along.push_back(sigma_[i] > 0 ? dot(p, basis[i]) : 0);
-            for (std::size_t k = 0; k < rest.size(); ++k) rest[k] -= out.along.back() * basis[i][k];
-        }
-        out.rest = norm(rest);
+    Parts parts(const Vector& p, const Eigen::MatrixXd& basis) const {
+        const Eigen::Map<const Eigen::VectorXd> whole(p.data(), static_cast<std::int64_t>(p.size()));
+        Parts out{basis.transpose() * whole, 0};
+        for (std::int64_t i = 0; i < count(); ++i) out.along(i) = sigma_(i) > 0 ? out.along(i) : 0;
+        out.rest = (whole - basis * out.along).norm();
         return out;
     }
 
-    bool wide_;
-    std::int64_t long_, count_;
-    int exponent_ = 0;
-    double total_ = 0;  // ||A||_F
-    std::vector<Vector> w_, v_;
-    Vector sigma_;
+    int exponent_;
+    Eigen::MatrixXd u_, v_;
+    Eigen::VectorXd sigma_;  // descending
 };
 
 struct Counts {
@@ -236,7 +178,7 @@ void check_dense(const Case& c, const Dense& d, double eps, Checks& checks) {
     double least = b.rest * b.rest;
     for (std::int64_t i = 0; i < d.count(); ++i) {
         const double filter = lambda > 0 ? lambda / std::hypot(d.sigma(i), lambda) : 0;
-        least += square(filter * b.along[index(i)]);
+        least += square(filter * b.along(i));
     }
     least = std::sqrt(least);
     checks.within("the least ||r|| is not undercut", least - c.t.r_damped, rounding);
@@ -260,7 +202,7 @@ void check_dense(const Case& c, const Dense& d, double eps, Checks& checks) {
         const Dense::Parts parts = d.right(g);
         const double eta = c.t.r_damped / x_norm;
         double error = square(parts.rest / std::hypot(lambda, eta));
-        for (std::int64_t i = 0; i < d.count(); ++i) error += square(parts.along[index(i)] / std::hypot(std::hypot(d.sigma(i), lambda), eta));
+        for (std::int64_t i = 0; i < d.count(); ++i) error += square(parts.along(i) / std::hypot(std::hypot(d.sigma(i), lambda), eta));
         error = std::sqrt(error) / x_norm / stacked;
         const double allowed = 2 * c.options.atol + 16 * kEps64 * (1 + (stacked * x_norm + c.t.b) / c.t.r_damped);
         if (result.status == Status::least_squares) checks.within("the backward error of least squares", error, allowed);
@@ -271,7 +213,7 @@ void check_dense(const Case& c, const Dense& d, double eps, Checks& checks) {
     }
     if (result.status == Status::start_solves) {
         double gradient = 0;
-        for (std::int64_t i = 0; i < d.count(); ++i) gradient += square(d.sigma(i) * b.along[index(i)]);
+        for (std::int64_t i = 0; i < d.count(); ++i) gradient += square(d.sigma(i) * b.along(i));
         checks.within("a start that solves", std::sqrt(gradient), stacked * rounding);
     }
     const bool narrow = c.prepare.precision == Precision::fp32;
@@ -339,7 +281,7 @@ void audit_matrix(const std::string& path, std::int64_t most, Counts& counts) {
                     for (const double tolerance : {1e-6, 1e-12}) {
                         SolveOptions options = with_method(method, tolerance);
                         options.damp = part * start_truth.a_frobenius / std::sqrt(static_cast<double>(smaller));
-                        options.max_iterations = smaller <= 1000 ? std::max<std::int64_t>(20 * smaller, 2000) : 1000;
+                        options.max_iterations = smaller <= most ? std::max<std::int64_t>(40 * smaller, 2000) : 1000;
                         options.time_limit_seconds = 20;
                         Answer answer;
                         try {

@@ -39,6 +39,7 @@ void suite_instruction_set() {
     for (MakeRig<T> make : forms) {
         suite_products<T>(make, dual);
         suite_products<T>(make, dual, Values::exact_in_fp32);
+        suite_long_rows<T>(make, dual);
         suite_repeats<T>(make, dual, 4);
         suite_adjoint<T>(make, dual);
         suite_exponent<T>(make, dual);
@@ -77,6 +78,11 @@ TEST_CASE("cpu operator: products fp64 dual") { suite_products<double>(make_rig<
 TEST_CASE("cpu operator: products fp32 dual") { suite_products<float>(make_rig<float>, with(StorageKind::dual)); }
 TEST_CASE("cpu operator: products fp64 single") { suite_products<double>(make_rig<double>, with(StorageKind::single)); }
 TEST_CASE("cpu operator: products fp32 single") { suite_products<float>(make_rig<float>, with(StorageKind::single)); }
+TEST_CASE("cpu operator: long rows single") {
+    suite_long_rows<double>(make_rig<double>, with(StorageKind::single));
+    suite_long_rows<float>(make_rig<float>, with(StorageKind::single));
+}
+
 namespace {
 
 const char* const kFormats[] = {"sell-32", "sell-32-32", "sell-32-1024", "ell", "hyb", "hyb-q80", "coo"};
@@ -94,6 +100,7 @@ void suite_formats() {
         OperatorOptions options;
         options.forward = options.adjoint = parse_format(format);
         suite_products<T>(make, options);
+        suite_long_rows<T>(make, options);
         suite_repeats<T>(make, options, 4);
         suite_adjoint<T>(make, options);
         suite_exponent<T>(make, options);

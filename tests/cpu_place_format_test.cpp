@@ -24,6 +24,8 @@ TEST_CASE("cpu place formats: blocks of every kind") {
         check_format<double>(kernel, small_cases());
         check_format<double>(kernel, block_cases(parse_spmv_choice(kernel)));
         check_format<float>(kernel, block_cases(parse_spmv_choice(kernel)));
+        suite_long_rows<double>(make_rig<double>, forced(kernel));
+        suite_long_rows<float>(make_rig<float>, forced(kernel));
     }
     check_format<float>("bsr-32x32-columns", block_cases(parse_spmv_choice("bsr-32x32-columns")));
     CHECK_THROWS_AS(make_rig<double>(block_matrix(3, 3, 5, 5, 3, 8, 1), forced("bsr-3x3-stream+fp32")), InputError);

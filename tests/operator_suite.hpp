@@ -211,6 +211,21 @@ void suite_products(MakeRig<T> make, const OperatorOptions& options, Values valu
     }
 }
 
+// The rounding of long rows of equal entries, which falls to the same side at every step, does not grow with their length.
+template <class T>
+void suite_long_rows(MakeRig<T> make, const OperatorOptions& options) {
+    const std::int64_t rows = 36, n = 5000;
+    const T value = T(0.1), x = T(0.7);
+    const auto a = with_values(*matrix_with_rows(std::vector<std::int64_t>(static_cast<std::size_t>(rows), n), n, 61), [&](double) { return static_cast<double>(value); });
+    const double expected = static_cast<double>(static_cast<long double>(n) * static_cast<long double>(value) * static_cast<long double>(x));
+    for (const bool adjoint : {false, true}) {
+        CAPTURE(adjoint);
+        std::vector<T> y(static_cast<std::size_t>(rows), T(0));
+        make(adjoint ? share(a->transposed()) : a, options)->product(adjoint, 1.0, std::vector<T>(static_cast<std::size_t>(n), x), 0.0, y);
+        for (const T yi : y) REQUIRE(std::abs(static_cast<double>(yi) - expected) <= 12 * static_cast<double>(std::numeric_limits<T>::epsilon()) * expected);
+    }
+}
+
 // The same bits at every product, whatever ran between, and through vectors that are not aligned.
 template <class T>
 void suite_repeats(MakeRig<T> make, const OperatorOptions& options, int repeats) {

@@ -1,5 +1,7 @@
-// A sum formed in blocks, so that its rounding does not grow with the number of terms: errors in norms cost orthogonality.
+// A sum of single terms, formed in blocks and these by halves: errors in norms cost orthogonality.
 #pragma once
+
+#include "operator/pairwise_sum.hpp"
 
 namespace lsmr::cpu {
 
@@ -8,16 +10,16 @@ class BlockSum {
     void add(double value) {
         block_ += value;
         if (++count_ == kBlock) {
-            total_ += block_;
+            total_.add(block_);
             block_ = 0;
             count_ = 0;
         }
     }
-    double value() const { return total_ + block_; }
+    double value() const { return total_.value() + block_; }
 
   private:
-    static constexpr int kBlock = 64;
-    double total_ = 0;
+    static constexpr int kBlock = 16;
+    PairwiseSum total_;
     double block_ = 0;
     int count_ = 0;
 };

@@ -136,8 +136,8 @@ class CpuMatrixOperator final : public MatrixOperator<T> {
             else adjoint_.apply(*a.wide, x, *b.wide, y, norm);
             return;
         }
-        HostBuffer<T>& panels = static_cast<PanelWorkspace&>(workspace).panels;
-        if (panels.size() == 0) panels = HostBuffer<T>(cpu::kPanels * cols());
+        HostBuffer<cpu::Compensated<T>>& panels = static_cast<PanelWorkspace&>(workspace).panels;
+        if (panels.size() == 0) panels = HostBuffer<cpu::Compensated<T>>(cpu::kPanels * cols());
         const cpu::CsrView<T> view{rows(), cols(), a_->offsets(), a_->columns(), forward_.values()};
         cpu::csr_apply_adjoint(view, *a.wide, x, *b.wide, y, panels.data(), norm);
     }
@@ -146,7 +146,7 @@ class CpuMatrixOperator final : public MatrixOperator<T> {
 
   private:
     struct PanelWorkspace : Workspace {
-        HostBuffer<T> panels;
+        HostBuffer<cpu::Compensated<T>> panels;
     };
 
     std::shared_ptr<const CsrMatrix> a_;

@@ -92,20 +92,20 @@ void csr_apply(const CsrView<T>& matrix, const std::vector<std::int64_t>& chunks
 }
 
 template <class T>
-void csr_apply_adjoint(const CsrView<T>& matrix, double a, const T* x, double b, T* y, T* scratch, NormPartials* norm) {
+void csr_apply_adjoint(const CsrView<T>& matrix, double a, const T* x, double b, T* y, Compensated<T>* scratch, NormPartials* norm) {
     const std::int64_t nnz = matrix.offsets[matrix.rows];
     const std::int64_t cols = matrix.cols;
 #pragma omp parallel for schedule(dynamic, 1) if (nnz > kSerialWork)
     for (std::int64_t p = 0; p < kPanels; ++p) {
-        T* panel = scratch + p * cols;
-        std::fill(panel, panel + cols, T(0));
+        Compensated<T>* panel = scratch + p * cols;
+        std::fill(panel, panel + cols, Compensated<T>());
         const auto row_at = [&](std::int64_t part) {
             return part == kPanels ? matrix.rows
                                    : std::lower_bound(matrix.offsets, matrix.offsets + matrix.rows, nnz / kPanels * part) - matrix.offsets;
         };
         const std::int64_t end = row_at(p + 1);
         for (std::int64_t i = p == 0 ? 0 : row_at(p); i < end; ++i) {
-            for (std::int64_t k = matrix.offsets[i]; k < matrix.offsets[i + 1]; ++k) panel[matrix.columns[k]] += matrix.values[k] * x[i];
+            for (std::int64_t k = matrix.offsets[i]; k < matrix.offsets[i + 1]; ++k) panel[matrix.columns[k]].add(matrix.values[k] * x[i]);
         }
     }
     const T a_t = static_cast<T>(a);
@@ -117,7 +117,7 @@ void csr_apply_adjoint(const CsrView<T>& matrix, double a, const T* x, double b,
         BlockSum sum;
         for (std::int64_t j = c * chunks.length; j < std::min(cols, (c + 1) * chunks.length); ++j) {
             T product = 0;
-            for (std::int64_t p = 0; p < kPanels; ++p) product += scratch[p * cols + j];
+            for (std::int64_t p = 0; p < kPanels; ++p) product += scratch[p * cols + j].value();
             product *= a_t;
             const T value = b_t != T(0) ? product + b_t * y[j] : product;
             y[j] = value;
@@ -131,7 +131,7 @@ void csr_apply_adjoint(const CsrView<T>& matrix, double a, const T* x, double b,
 #define LSMR_INSTANTIATE(T)                                                                                                            \
     template void csr_apply(std::span<const RowChunk<T>>, InstructionSet, double, const T*, double, T*, NormPartials*);                \
     template void csr_apply(const CsrView<T>&, const std::vector<std::int64_t>&, double, const T*, double, T*, NormPartials*);          \
-    template void csr_apply_adjoint(const CsrView<T>&, double, const T*, double, T*, T*, NormPartials*);
+    template void csr_apply_adjoint(const CsrView<T>&, double, const T*, double, T*, Compensated<T>*, NormPartials*);
 LSMR_INSTANTIATE(double)
 LSMR_INSTANTIATE(float)
 #undef LSMR_INSTANTIATE

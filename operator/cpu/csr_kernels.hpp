@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <cmath>
 #include <cstdint>
 #include <span>
 #include <vector>
@@ -75,11 +76,28 @@ template <class T>
 void csr_apply(const CsrView<T>& matrix, const std::vector<std::int64_t>& chunks, double a, const T* x, double b, T* y,
                NormPartials* norm);
 
-// y <- a A^T x + b y from CSR(A): each of kPanels row panels adds into a vector of its own (scratch: kPanels cols values), then these
-// are added in order.
+// A sum and what its roundings lost: Knuth's exact sum of two numbers, The Art of Computer Programming 2, 4.2.2, theorem B.
+template <class T>
+class Compensated {
+  public:
+    void add(T term) {
+        const T sum = sum_ + term;
+        const T added = sum - sum_;
+        lost_ += (sum_ - (sum - added)) + (term - added);
+        sum_ = sum;
+    }
+    T value() const { return std::isfinite(sum_) ? sum_ + lost_ : sum_; }
+
+  private:
+    T sum_ = 0;
+    T lost_ = 0;
+};
+
+// y <- a A^T x + b y from CSR(A): each of kPanels row panels adds into a vector of its own (scratch: kPanels cols sums), then these
+// are added in order. Terms of a column cannot be added by halves, since they come row by row: long columns need the compensation.
 inline constexpr std::int64_t kPanels = 8;
 template <class T>
-void csr_apply_adjoint(const CsrView<T>& matrix, double a, const T* x, double b, T* y, T* scratch, NormPartials* norm);
+void csr_apply_adjoint(const CsrView<T>& matrix, double a, const T* x, double b, T* y, Compensated<T>* scratch, NormPartials* norm);
 
 // The chunks in which loops over a vector of n values run, and in which their sums are formed.
 struct VectorChunks {

@@ -11,6 +11,29 @@
 
 namespace lsmr::cpu {
 
+// Longer rows are added by halves of whole steps, so that rounding does not grow with their length. A step: what a kernel takes at once.
+inline constexpr std::int64_t kRowSteps = 16;
+inline constexpr std::int64_t half_of_row(std::int64_t length, std::int64_t step) { return (length / step + 1) / 2 * step; }
+
+// Four sums, so that the additions of a row do not wait for each other; combined in a fixed order, and long rows by halves.
+template <class T, class V, class C>
+T row_product(const V* values, const C* columns, std::int64_t length, const T* x) {
+    if (length > 4 * kRowSteps) {
+        const std::int64_t middle = half_of_row(length, 4);
+        return row_product(values, columns, middle, x) + row_product(values + middle, columns + middle, length - middle, x);
+    }
+    T s0 = 0, s1 = 0, s2 = 0, s3 = 0;
+    std::int64_t k = 0;
+    for (; k + 4 <= length; k += 4) {
+        s0 += values[k] * x[columns[k]];
+        s1 += values[k + 1] * x[columns[k + 1]];
+        s2 += values[k + 2] * x[columns[k + 2]];
+        s3 += values[k + 3] * x[columns[k + 3]];
+    }
+    for (; k < length; ++k) s0 += values[k] * x[columns[k]];
+    return (s0 + s1) + (s2 + s3);
+}
+
 enum class InstructionSet { portable, avx2, avx512 };
 const char* name(InstructionSet set);
 // Of those that this CPU has, the one with the fastest kernels for T; found out once.
@@ -50,8 +73,9 @@ struct PaddedSlice {
     const std::int32_t* columns = nullptr;
     std::int64_t step = kSliceRows;
     std::int64_t width = 0;
+    PaddedSlice columns_from(std::int64_t first, std::int64_t end) const { return {values + first * step, columns + first * step, step, end - first}; }
 };
-// sums[i] <- row i times x, of 32 rows. The order of the additions is that of the columns, on every set.
+// sums[i] <- row i times x, of 32 rows. The order of the additions is the same on every set: that of the columns, by halves of wide slices.
 template <class T>
 void slice_portable(const PaddedSlice<T>& slice, const T* x, T* sums);
 template <class T>

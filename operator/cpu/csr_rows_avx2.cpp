@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "operator/cpu/csr_rows.hpp"
+#include "operator/pairwise_sum.hpp"
 
 #define LSMR_TARGET __attribute__((target("avx2,fma,bmi,bmi2")))
 
@@ -25,7 +26,6 @@ struct Squares4 {
         add(_mm256_cvtps_pd(_mm256_castps256_ps128(v)));
         add(_mm256_cvtps_pd(_mm256_extractf128_ps(v, 1)));
     }
-    LSMR_TARGET void add(const Squares4& other) { lanes = _mm256_add_pd(lanes, other.lanes); }
     LSMR_TARGET double sum() const { return (lanes[0] + lanes[1]) + (lanes[2] + lanes[3]); }
 };
 
@@ -57,6 +57,7 @@ struct Lanes<double> {
         return _mm256_fmadd_pd(_mm256_loadu_pd(values), gathered, s);
     }
     LSMR_TARGET static void store_all(double* p, Vector v) { _mm256_storeu_pd(p, v); }
+    LSMR_TARGET static Vector add(Vector a, Vector b) { return _mm256_add_pd(a, b); }
     LSMR_TARGET static Vector multiply(Vector a, Vector b) { return _mm256_mul_pd(a, b); }
     LSMR_TARGET static Vector multiply_add(Vector a, Vector b, Vector c) { return _mm256_fmadd_pd(a, b, c); }
     LSMR_TARGET static Vector sums(const Vector (&v)[4]) {
@@ -101,6 +102,7 @@ struct Lanes<float> {
         return _mm256_fmadd_ps(_mm256_loadu_ps(values), gathered, s);
     }
     LSMR_TARGET static void store_all(float* p, Vector v) { _mm256_storeu_ps(p, v); }
+    LSMR_TARGET static Vector add(Vector a, Vector b) { return _mm256_add_ps(a, b); }
     LSMR_TARGET static Vector multiply(Vector a, Vector b) { return _mm256_mul_ps(a, b); }
     LSMR_TARGET static Vector multiply_add(Vector a, Vector b, Vector c) { return _mm256_fmadd_ps(a, b, c); }
     LSMR_TARGET static Vector sums(const Vector (&v)[8]) {

@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "operator/cpu/csr_rows.hpp"
+#include "operator/pairwise_sum.hpp"
 
 #define LSMR_TARGET __attribute__((target("avx512f,avx512bw,avx512dq,avx512vl,avx2,fma,bmi,bmi2")))
 
@@ -26,7 +27,6 @@ struct Squares8 {
     __m512d lanes;
     LSMR_TARGET Squares8() : lanes(_mm512_setzero_pd()) {}
     LSMR_TARGET void add(__m512d v) { lanes = _mm512_fmadd_pd(v, v, lanes); }
-    LSMR_TARGET void add(const Squares8& other) { lanes = _mm512_add_pd(lanes, other.lanes); }
     LSMR_TARGET double sum() const { return _mm512_reduce_add_pd(lanes); }
 };
 
@@ -52,6 +52,7 @@ struct Lanes {
         return _mm512_fmadd_pd(_mm512_loadu_pd(values), gathered, s);
     }
     LSMR_TARGET static void store_all(double* p, Vector v) { _mm512_storeu_pd(p, v); }
+    LSMR_TARGET static Vector add(Vector a, Vector b) { return _mm512_add_pd(a, b); }
     LSMR_TARGET static Vector multiply(Vector a, Vector b) { return _mm512_mul_pd(a, b); }
     LSMR_TARGET static Vector multiply_add(Vector a, Vector b, Vector c) { return _mm512_fmadd_pd(a, b, c); }
     LSMR_TARGET static Vector sums(const Vector (&v)[8]) {

@@ -3,24 +3,6 @@
 #include "operator/cpu/csr_rows.hpp"
 
 namespace lsmr::cpu {
-namespace {
-
-// Four sums, so that the additions of a row do not wait for each other; combined in a fixed order.
-template <class T, class V, class C>
-T row_product(const V* values, const C* columns, std::int64_t length, const T* x) {
-    T s0 = 0, s1 = 0, s2 = 0, s3 = 0;
-    std::int64_t k = 0;
-    for (; k + 4 <= length; k += 4) {
-        s0 += values[k] * x[columns[k]];
-        s1 += values[k + 1] * x[columns[k + 1]];
-        s2 += values[k + 2] * x[columns[k + 2]];
-        s3 += values[k + 3] * x[columns[k + 3]];
-    }
-    for (; k < length; ++k) s0 += values[k] * x[columns[k]];
-    return (s0 + s1) + (s2 + s3);
-}
-
-}  // namespace
 
 template <class T, class V, class C>
 double rows_portable(const RowBlock<T, V, C>& block, T a, const T* x, T b, T* y) {
@@ -37,6 +19,14 @@ double rows_portable(const RowBlock<T, V, C>& block, T a, const T* x, T b, T* y)
 template <class T>
 void slice_portable(const PaddedSlice<T>& slice, const T* x, T* sums) {
     for (std::int64_t i = 0; i < kSliceRows; ++i) sums[i] = 0;
+    if (slice.width > kRowSteps) {
+        const std::int64_t middle = half_of_row(slice.width, 1);
+        T right[kSliceRows];
+        slice_portable(slice.columns_from(0, middle), x, sums);
+        slice_portable(slice.columns_from(middle, slice.width), x, right);
+        for (std::int64_t i = 0; i < kSliceRows; ++i) sums[i] += right[i];
+        return;
+    }
     for (std::int64_t k = 0; k < slice.width; ++k) {
         const T* values = slice.values + k * slice.step;
         const std::int32_t* columns = slice.columns + k * slice.step;

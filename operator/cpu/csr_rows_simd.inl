@@ -9,13 +9,13 @@
 //   Vector add_products(Mask, V*, C*, T* x, Vector s)   s + values x[columns] in the lanes of the mask; others keep s
 //   Vector add_padded(T* values, int32* columns, T* x, Vector s)   the same in the lanes whose column is not negative
 //   void store_all(T*, Vector)
-//   Vector multiply(Vector, Vector), multiply_add(a, b, c)   a b + c
+//   Vector add(Vector, Vector), multiply(Vector, Vector), multiply_add(a, b, c)   a b + c
 //   Vector sums(const Vector (&)[kLanes])           lane j: the sum over the lanes of vector j
 //   Squares                                         fp64 sums of squares of vectors
 
 // The lanes of a row's partial sums. Short rows take the first step only, which has no branch on the length.
 template <class Lanes, class T, class V, class C>
-LSMR_TARGET inline typename Lanes::Vector row_lanes(const V* values, const C* columns, std::int64_t length, const T* x) {
+LSMR_TARGET inline typename Lanes::Vector row_steps(const V* values, const C* columns, std::int64_t length, const T* x) {
     prefetch_ahead(values);
     prefetch_ahead(columns);
     auto sum = Lanes::add_products(Lanes::first(length), values, columns, x, Lanes::zero());
@@ -25,6 +25,20 @@ LSMR_TARGET inline typename Lanes::Vector row_lanes(const V* values, const C* co
         sum = Lanes::add_products(Lanes::first(length - k), values + k, columns + k, x, sum);
     }
     return sum;
+}
+
+template <class Lanes, class T, class V, class C>
+LSMR_TARGET typename Lanes::Vector row_halves(const V* values, const C* columns, std::int64_t length, const T* x) {
+    if (length <= kRowSteps * Lanes::kLanes) return row_steps<Lanes>(values, columns, length, x);
+    const std::int64_t middle = half_of_row(length, Lanes::kLanes);
+    const auto left = row_halves<Lanes>(values, columns, middle, x);
+    return Lanes::add(left, row_halves<Lanes>(values + middle, columns + middle, length - middle, x));
+}
+
+template <class Lanes, class T, class V, class C>
+LSMR_TARGET inline typename Lanes::Vector row_lanes(const V* values, const C* columns, std::int64_t length, const T* x) {
+    if (length > kRowSteps * Lanes::kLanes) return row_halves<Lanes>(values, columns, length, x);
+    return row_steps<Lanes>(values, columns, length, x);
 }
 
 // The lanes of two neighbouring rows. A gather costs the same however few of its lanes are in use, so rows that fit share one.
@@ -45,10 +59,10 @@ LSMR_TARGET inline void two_rows(const V* values, const C* columns, std::int64_t
 template <class Lanes, class T, class V, class C>
 LSMR_TARGET double rows_simd(const RowBlock<T, V, C>& block, T a, const T* x, T b, T* y) {
     constexpr int kLanes = Lanes::kLanes;
-    constexpr int kBlock = 16;  // steps: sums of squares are formed in blocks, so that their rounding does not grow with the rows
+    constexpr int kBlock = 16;  // steps: sums of squares are formed in blocks, and these by halves
     const auto a_lanes = Lanes::all(a);
     const auto b_lanes = Lanes::all(b);
-    typename Lanes::Squares total;
+    PairwiseSum total;
     for (std::int64_t first = 0; first < block.rows; first += kBlock * kLanes) {
         typename Lanes::Squares squares;
         const std::int64_t end = std::min(block.rows, first + kBlock * kLanes);
@@ -71,9 +85,9 @@ LSMR_TARGET double rows_simd(const RowBlock<T, V, C>& block, T a, const T* x, T 
             Lanes::store(mask, y + i, result);
             squares.add(Lanes::keep(mask, result));  // an infinite coefficient makes NaN of lanes without a row
         }
-        total.add(squares);
+        total.add(squares.sum());
     }
-    return total.sum();
+    return total.value();
 }
 
 // A slice of padded rows: all 32 at once, in as many vectors as they need.
@@ -81,6 +95,14 @@ template <class Lanes, class T>
 LSMR_TARGET void slice_simd(const PaddedSlice<T>& slice, const T* x, T* sums) {
     constexpr int kVectors = static_cast<int>(kSliceRows) / Lanes::kLanes;
     constexpr std::int64_t kAhead = 8;  // columns: 2 KiB of values in fp64
+    if (slice.width > kRowSteps) {
+        const std::int64_t middle = half_of_row(slice.width, 1);
+        alignas(64) T right[kSliceRows];
+        slice_simd<Lanes>(slice.columns_from(0, middle), x, sums);
+        slice_simd<Lanes>(slice.columns_from(middle, slice.width), x, right);
+        for (std::int64_t i = 0; i < kSliceRows; ++i) sums[i] += right[i];
+        return;
+    }
     typename Lanes::Vector rows[kVectors];
 #pragma GCC unroll 8
     for (int j = 0; j < kVectors; ++j) rows[j] = Lanes::zero();

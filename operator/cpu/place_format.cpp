@@ -11,6 +11,7 @@
 #include "memory/error.hpp"
 #include "memory/host_buffer.hpp"
 #include "operator/cpu/csr_kernels.hpp"
+#include "operator/cpu/csr_rows.hpp"
 #include "operator/cpu/row_chunks.hpp"
 #include "operator/profile.hpp"
 
@@ -106,20 +107,7 @@ class BlockFormat final : public RowFormat<T> {
         run_chunks(chunks_, a, b, y, norm, [&](std::int64_t chunk_first, std::int64_t chunk_end, Finish<T>& finish) {
             for (std::int64_t i = chunk_first; i < chunk_end; ++i) {
                 T sums[kLargestBlockSide] = {};
-                const T* block = values_.data() + offsets_[i] * block_rows_ * block_cols_;
-                for (std::int64_t k = offsets_[i]; k < offsets_[i + 1] && columns_[k] >= 0; ++k, block += block_rows_ * block_cols_) {
-                    const std::int64_t first = columns_[k] * block_cols_;
-                    const std::int64_t width = std::min(block_cols_, cols_ - first);  // of a ragged last block
-                    if (order_ == BlockOrder::column_major) {
-                        for (std::int64_t j = 0; j < width; ++j) {
-                            for (std::int64_t r = 0; r < block_rows_; ++r) sums[r] = add_product(sums[r], block[j * block_rows_ + r], x[first + j]);
-                        }
-                    } else {
-                        for (std::int64_t r = 0; r < block_rows_; ++r) {
-                            for (std::int64_t j = 0; j < width; ++j) sums[r] = add_product(sums[r], block[r * block_cols_ + j], x[first + j]);
-                        }
-                    }
-                }
+                add_blocks(offsets_[i], offsets_[i + 1], x, sums);
                 const std::int64_t row = i * block_rows_;
                 for (std::int64_t r = 0; r < std::min(block_rows_, rows_ - row); ++r) finish(row + r, sums[r]);
             }
@@ -131,6 +119,32 @@ class BlockFormat final : public RowFormat<T> {
     }
 
   private:
+    // sums += blocks [begin, end) times x: long rows by halves.
+    void add_blocks(std::int64_t begin, std::int64_t end, const T* x, T* sums) const {
+        if (end - begin > kRowSteps) {
+            const std::int64_t middle = begin + half_of_row(end - begin, 1);
+            T right[kLargestBlockSide] = {};
+            add_blocks(begin, middle, x, sums);
+            add_blocks(middle, end, x, right);
+            for (std::int64_t r = 0; r < block_rows_; ++r) sums[r] += right[r];
+            return;
+        }
+        const T* block = values_.data() + begin * block_rows_ * block_cols_;
+        for (std::int64_t k = begin; k < end && columns_[k] >= 0; ++k, block += block_rows_ * block_cols_) {
+            const std::int64_t first = columns_[k] * block_cols_;
+            const std::int64_t width = std::min(block_cols_, cols_ - first);  // of a ragged last block
+            if (order_ == BlockOrder::column_major) {
+                for (std::int64_t j = 0; j < width; ++j) {
+                    for (std::int64_t r = 0; r < block_rows_; ++r) sums[r] = add_product(sums[r], block[j * block_rows_ + r], x[first + j]);
+                }
+            } else {
+                for (std::int64_t r = 0; r < block_rows_; ++r) {
+                    for (std::int64_t j = 0; j < width; ++j) sums[r] = add_product(sums[r], block[r * block_cols_ + j], x[first + j]);
+                }
+            }
+        }
+    }
+
     std::int64_t rows_;
     std::int64_t cols_;
     std::int64_t nnz_;
@@ -172,16 +186,10 @@ class DiagonalFormat final : public RowFormat<T> {
 
     void apply(double a, const T* x, double b, T* y, NormPartials* norm) const override {
         run_chunks(chunks_, a, b, y, norm, [&](std::int64_t chunk_first, std::int64_t chunk_end, Finish<T>& finish) {
-            constexpr std::int64_t kTile = 512;  // sums of so many rows stay in the first-level cache
             for (std::int64_t first = chunk_first; first < chunk_end; first += kTile) {
                 const std::int64_t count = std::min(kTile, chunk_end - first);
                 T sums[kTile] = {};
-                for (std::size_t d = 0; d < diagonals_.size(); ++d) {
-                    const T* values = values_.data() + static_cast<std::int64_t>(d) * rows_ + first;
-                    const std::int64_t column = first + diagonals_[d];  // of the tile's first row
-                    const std::int64_t stop = std::min(count, cols_ - column);
-                    for (std::int64_t i = std::max<std::int64_t>(0, -column); i < stop; ++i) sums[i] = add_product(sums[i], values[i], x[column + i]);
-                }
+                add_diagonals(0, static_cast<std::int64_t>(diagonals_.size()), first, count, x, sums);
                 for (std::int64_t i = 0; i < count; ++i) finish(first + i, sums[i]);
             }
         });
@@ -190,6 +198,26 @@ class DiagonalFormat final : public RowFormat<T> {
     std::string words() const override { return fmt::format("OpenMP, {} diagonals, {}", diagonals_.size(), fill_words(nnz_, static_cast<double>(values_.size()))); }
 
   private:
+    static constexpr std::int64_t kTile = 512;  // sums of so many rows stay in the first-level cache
+
+    // sums += diagonals [begin, end) times x, in `count` rows: many by halves.
+    void add_diagonals(std::int64_t begin, std::int64_t end, std::int64_t first, std::int64_t count, const T* x, T* sums) const {
+        if (end - begin > 2 * kRowSteps) {  // a stencil's 27 in one go
+            const std::int64_t middle = begin + half_of_row(end - begin, 1);
+            T right[kTile] = {};
+            add_diagonals(begin, middle, first, count, x, sums);
+            add_diagonals(middle, end, first, count, x, right);
+            for (std::int64_t i = 0; i < count; ++i) sums[i] += right[i];
+            return;
+        }
+        for (std::int64_t d = begin; d < end; ++d) {
+            const T* values = values_.data() + d * rows_ + first;
+            const std::int64_t column = first + diagonals_[static_cast<std::size_t>(d)];  // of the tile's first row
+            const std::int64_t stop = std::min(count, cols_ - column);
+            for (std::int64_t i = std::max<std::int64_t>(0, -column); i < stop; ++i) sums[i] = add_product(sums[i], values[i], x[column + i]);
+        }
+    }
+
     std::int64_t rows_;
     std::int64_t cols_;
     std::int64_t nnz_;

@@ -58,6 +58,14 @@ class SellFormat final : public RowFormat<T> {
     std::vector<std::int64_t> chunks_;  // of slices
 };
 
+// Behind the entries of k's row.
+template <class T>
+std::int64_t end_of_row(const CooMatrix<T>& a, std::int64_t k, std::int64_t entries) {
+    const std::int32_t row = a.rows[k];
+    while (k < entries && a.rows[k] == row) ++k;
+    return k;
+}
+
 // ELL, and HYB, whose rest is added to the sums of a slice before they are written.
 template <class T>
 class EllFormat final : public RowFormat<T> {
@@ -102,8 +110,10 @@ class EllFormat final : public RowFormat<T> {
   private:
     void add_rest(std::int64_t slice, const T* x, T* sums) const {
         const auto at = static_cast<std::size_t>(slice);
-        for (std::int64_t k = slice_rest_[at]; k < slice_rest_[at + 1]; ++k) {
-            sums[rest_.rows[k] - slice * kSliceRows] += rest_.values[k] * x[rest_.columns[k]];
+        for (std::int64_t k = slice_rest_[at]; k < slice_rest_[at + 1];) {
+            const std::int64_t end = end_of_row(rest_, k, slice_rest_[at + 1]);
+            sums[rest_.rows[k] - slice * kSliceRows] += row_product(rest_.values.data() + k, rest_.columns.data() + k, end - k, x);
+            k = end;
         }
     }
 
@@ -126,9 +136,9 @@ class CooFormat final : public RowFormat<T> {
             const std::int64_t entries = matrix_.rows.size();
             std::int64_t k = std::lower_bound(matrix_.rows.begin(), matrix_.rows.end(), static_cast<std::int32_t>(first)) - matrix_.rows.begin();
             for (std::int64_t row = first; row < end; ++row) {
-                T sum = 0;
-                for (; k < entries && matrix_.rows[k] == row; ++k) sum += matrix_.values[k] * x[matrix_.columns[k]];
-                finish(row, sum);
+                const std::int64_t next = k < entries && matrix_.rows[k] == row ? end_of_row(matrix_, k, entries) : k;
+                finish(row, row_product(matrix_.values.data() + k, matrix_.columns.data() + k, next - k, x));
+                k = next;
             }
         });
     }

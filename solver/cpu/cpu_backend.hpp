@@ -14,6 +14,7 @@
 #include "memory/host_buffer.hpp"
 #include "operator/cpu/csr_kernels.hpp"
 #include "operator/matrix_operator.hpp"
+#include "operator/pairwise_sum.hpp"
 #include "operator/stacked_operator.hpp"
 #include "solver/power_of_two.hpp"
 #include "solver/recurrence.hpp"
@@ -132,27 +133,26 @@ class CpuBackend {
         for (std::int64_t c = 0; c < chunks.count; ++c) {
             const std::int64_t end = std::min(n, (c + 1) * chunks.length);
             for (std::int64_t k = 0; k < count; ++k) {
-                double total = 0;
+                PairwiseSum total;
                 for (std::int64_t begin = c * chunks.length; begin < end; begin += kBlock) {
                     double sum = 0;
                     for (std::int64_t i = begin; i < std::min(end, begin + kBlock); ++i) {
                         sum += static_cast<double>(basis[k * n + i]) * static_cast<double>(v[i]);
                     }
-                    total += sum;
+                    total.add(sum);
                 }
-                parts[c * count + k] = total;
+                parts[c * count + k] = total.value();
             }
         }
         for (std::int64_t k = 0; k < count; ++k) {
-            dots_[k] = 0;
-            for (std::int64_t c = 0; c < chunks.count; ++c) dots_[k] += parts[c * count + k];
+            dots_[k] = pairwise_sum(0, chunks.count, [&](std::int64_t c) { return parts[c * count + k]; });
         }
         NormPartials* list = begin_slot(slot, kMaxPartials);
         list->count = static_cast<std::int32_t>(chunks.count);
 #pragma omp parallel for schedule(static) if (chunks.count > 1)
         for (std::int64_t c = 0; c < chunks.count; ++c) {
             const std::int64_t end = std::min(n, (c + 1) * chunks.length);
-            double total = 0;
+            PairwiseSum total;
             for (std::int64_t begin = c * chunks.length; begin < end; begin += kBlock) {
                 const std::int64_t length = std::min(end, begin + kBlock) - begin;
                 double away[kBlock] = {};
@@ -165,9 +165,9 @@ class CpuBackend {
                     v[begin + i] = value;
                     sum += static_cast<double>(value) * static_cast<double>(value);
                 }
-                total += sum;
+                total.add(sum);
             }
-            list->sums[c] = total;
+            list->sums[c] = total.value();
         }
     }
     // y <- a A x + b y, outside of a recurrence.
@@ -194,22 +194,22 @@ class CpuBackend {
 #pragma omp parallel for schedule(static) if (chunks.count > 1)
         for (std::int64_t c = 0; c < chunks.count; ++c) {
             const std::int64_t end = std::min(n, (c + 1) * chunks.length);
-            double total[F::kSums] = {};
+            PairwiseSum total[F::kSums];
             for (std::int64_t begin = c * chunks.length; begin < end; begin += kBlock) {
                 double sums[F::kSums] = {};
                 for (std::int64_t i = begin; i < std::min(end, begin + kBlock); ++i) f(i, coefficients, sums);
-                for (int s = 0; s < F::kSums; ++s) total[s] += sums[s];
+                for (int s = 0; s < F::kSums; ++s) total[s].add(sums[s]);
             }
-            for (int s = 0; s < F::kSums; ++s) partials[s][c] = total[s];
+            for (int s = 0; s < F::kSums; ++s) partials[s][c] = total[s].value();
         }
     }
-    // Partial sums of ||p||^2 into a slot.
     // elementwise(n, f, slot), then finish(r, stage, slots): one kernel on a GPU.
     template <class R, class F>
     void elementwise_finish(std::int64_t n, const F& f, std::size_t slot, R* r, int stage, std::size_t slots, Beside) {
         elementwise(n, f, slot);
         finish(r, stage, slots);
     }
+    // Partial sums of ||p||^2 into a slot.
     void norm(std::int64_t n, const T* p, std::size_t slot) { elementwise(n, SquaredNorm<T>{p}, slot); }
     // ||p||, at once.
     double norm_now(std::int64_t n, const T* p) {
@@ -267,8 +267,8 @@ class CpuBackend {
 
   private:
     static constexpr std::size_t kSlots = 4;
-    // Sums are formed in blocks, so that their rounding does not grow with the length of a chunk: errors in norms cost orthogonality.
-    static constexpr std::int64_t kBlock = 64;
+    // Sums are formed in blocks, and these by halves, so that their rounding does not grow with the length: errors in norms cost orthogonality.
+    static constexpr std::int64_t kBlock = 32;
 
     void upload(T* dst, const double* src, std::int64_t n, int exponent, const std::vector<std::int32_t>& order) {
         const PowerOfTwo scale(exponent);
@@ -286,9 +286,7 @@ class CpuBackend {
         return &lists_[slot];
     }
     double sum(std::size_t slot) const {
-        double total = 0;
-        for (std::int32_t i = 0; i < lists_[slot].count; ++i) total += lists_[slot].sums[i];
-        return total;
+        return pairwise_sum(0, lists_[slot].count, [&](std::int64_t i) { return lists_[slot].sums[i]; });
     }
     static std::pair<Coefficient<T>, Coefficient<T>> coefficients(double a, double b) {
         std::pair<Coefficient<T>, Coefficient<T>> both;

@@ -25,7 +25,7 @@ class HostAudit {
     }
     // g <- scale A^T r + beta g
     void adjoint(double scale, const double* r, double beta, double* g) {
-        if (scratch_.empty()) scratch_ = HostBuffer<double>(cpu::kPanels * parts_[0].view.cols);
+        if (scratch_.empty()) scratch_ = HostBuffer<cpu::Compensated<double>>(cpu::kPanels * parts_[0].view.cols);
         for (const Part& part : parts_) {
             cpu::csr_apply_adjoint(part.view, scale, r, beta, g, scratch_.data(), nullptr);
             r += part.view.rows;
@@ -41,7 +41,7 @@ class HostAudit {
         std::vector<std::int64_t> chunks;
     };
     std::vector<Part> parts_;
-    HostBuffer<double> scratch_;
+    HostBuffer<cpu::Compensated<double>> scratch_;
 };
 
 }  // namespace lsmr
