@@ -258,6 +258,12 @@ Json comparison_json(const Comparison& comparison) {
             {"rows", std::move(rows)}};
 }
 
+Json phases_json(const SetupSeconds& setup) {
+    Json phases = Json::object();
+    setup.for_each([&](const char* name, double seconds) { phases[name] = seconds; });
+    return phases;
+}
+
 }  // namespace
 
 std::string solve_json(const CommandLine& line, const Problem& problem, const PreparedInfo& prepared,
@@ -299,6 +305,7 @@ std::string solve_json(const CommandLine& line, const Problem& problem, const Pr
                         {"notes", prepared.plan.notes}};
     json["timing_seconds"] = {{"read", number(problem.read_seconds)},
                               {"setup", number(outcome.timing.setup_seconds)},
+                              {"setup_phases", phases_json(prepared.plan.setup)},
                               {"solve", number(outcome.timing.solve_seconds)},
                               {"audit", number(outcome.timing.audit_seconds)},
                               {"standard_errors", number(outcome.timing.errors_seconds)},

@@ -214,6 +214,11 @@ void print_setup(Console& console, const CommandLine& line, const PreparedProble
     for (const std::string& note : info.plan.notes) console.detail("        " + note);
     if (!info.executor_words.empty()) console.detail("runs as " + info.executor_words);
     console.detail(fmt::format("setup   {:.3f} s", info.setup_seconds));
+    const auto phase = [&](const char* name, double seconds) {
+        if (seconds >= 5e-5) console.detail(fmt::format("          {:<40} {:>8.1f} ms", name, 1e3 * seconds));
+    };
+    info.plan.setup.for_each(phase);
+    phase("other", info.setup_seconds - info.plan.setup.sum());
     if (info.device == DeviceKind::cuda) {
         const MemoryUse memory = prepared.memory();
         console.detail(fmt::format("memory  {} in use on the device, {} reserved", format_bytes(memory.pool_live_bytes),

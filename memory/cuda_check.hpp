@@ -12,7 +12,7 @@
 
 namespace lsmr {
 
-// How often the library allocated device memory and waited for a device, in this process: the proof that an iteration does
+// How often the library allocated memory and waited for a device, in this process: the proof that an iteration does
 // neither is that these do not move.
 struct CudaCounters {
     std::atomic<std::int64_t> allocations{0};
@@ -20,6 +20,7 @@ struct CudaCounters {
     // While the first is set, a solve leaves the number of kernels of one of its iterations in the second, by capturing one: for benchmarks.
     std::atomic<bool> count_kernels{false};
     std::atomic<std::int64_t> iteration_kernels{0};
+    std::atomic<std::int64_t> page_locked{0};  // arrays of page-locked memory that were asked for
 };
 CudaCounters& cuda_counters();
 

@@ -8,10 +8,13 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <mutex>
+#include <utility>
 
 #include "memory/cuda_check.hpp"
 #include "memory/device_buffer.hpp"
 #include "memory/error.hpp"
+#include "memory/staging.hpp"
 
 namespace lsmr {
 namespace {
@@ -96,6 +99,8 @@ struct CudaContext::State {
     cusparseHandle_t cusparse = nullptr;
     cublasHandle_t cublas = nullptr;
     DeviceBuffer<std::byte> cublas_workspace;
+    std::mutex staging_mutex;
+    std::unique_ptr<Staging> staging;  // null: lent, or not made
 };
 
 CudaContext::CudaContext(int device, std::int64_t memory_limit_bytes, CUstream_st* stream)
@@ -140,6 +145,7 @@ CudaContext::~CudaContext() {
     if (state_->cublas != nullptr) LSMR_CHECK_NOTHROW(cublasDestroy(state_->cublas));
     if (state_->cusparse != nullptr) LSMR_CHECK_NOTHROW(cusparseDestroy(state_->cusparse));
     state_->cublas_workspace = {};
+    state_->staging.reset();
     LSMR_CHECK_NOTHROW(cudaStreamSynchronize(state_->stream));
     state_->pool.reset();
     if (state_->owns_stream) LSMR_CHECK_NOTHROW(cudaStreamDestroy(state_->stream));
@@ -174,6 +180,15 @@ cublasContext* CudaContext::cublas() const {
         LSMR_CHECK(cublasSetPointerMode(state_->cublas, CUBLAS_POINTER_MODE_DEVICE));
     }
     return state_->cublas;
+}
+
+std::unique_ptr<Staging> CudaContext::lend_staging() const {
+    const std::lock_guard lock(state_->staging_mutex);
+    return state_->staging != nullptr ? std::move(state_->staging) : std::make_unique<Staging>();
+}
+void CudaContext::take_back(std::unique_ptr<Staging> staging) const {
+    const std::lock_guard lock(state_->staging_mutex);
+    if (state_->staging == nullptr) state_->staging = std::move(staging);
 }
 
 void CudaContext::synchronize() const {

@@ -14,6 +14,7 @@ struct cusparseContext;
 namespace lsmr {
 
 class MemoryPool;
+class Staging;
 
 // Whether a GPU can be used, in words. Never throws; creates no context on a device that will not be used.
 struct CudaProbe {
@@ -44,6 +45,10 @@ class CudaContext {
     // Made at the first call, bound to stream(); cuBLAS works in a buffer of our pool.
     cusparseContext* cusparse() const;
     cublasContext* cublas() const;
+
+    // Page-locked memory for copies on stream(): of StagingLease (memory/staging.hpp). One is kept.
+    std::unique_ptr<Staging> lend_staging() const;
+    void take_back(std::unique_ptr<Staging> staging) const;
 
     // Waits for the stream; throws DeviceError when something before it failed.
     void synchronize() const;

@@ -64,6 +64,7 @@ class PinnedBuffer {
     PinnedBuffer() = default;
     explicit PinnedBuffer(std::int64_t size) : size_(size) {
         if (size == 0) return;
+        ++cuda_counters().page_locked;
         LSMR_CHECK(cudaHostAlloc(reinterpret_cast<void**>(&data_), static_cast<std::size_t>(size) * sizeof(T),
                                  cudaHostAllocMapped | cudaHostAllocPortable));
         if (cudaHostGetDevicePointer(reinterpret_cast<void**>(&device_data_), data_, 0) != cudaSuccess) device_data_ = data_;

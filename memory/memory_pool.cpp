@@ -77,13 +77,13 @@ struct MemoryPool::State {
 
     // Waits for the streams that used this pool, and for no other: another thread may be recording a graph, which a wait for the whole device
     // would break.
-    void trim() {
+    void trim(std::int64_t kept_bytes) {
         for (cudaStream_t stream : streams) {
             LSMR_CHECK(cudaStreamSynchronize(stream));
             ++cuda_counters().synchronizations;
         }
         if (pool != nullptr) {
-            LSMR_CHECK(cudaMemPoolTrimTo(pool, 0));
+            LSMR_CHECK(cudaMemPoolTrimTo(pool, kept_bytes > 0 ? static_cast<std::size_t>(live + kept_bytes) : 0));
             return;
         }
         for (const auto& [bytes, pointer] : unused) {
@@ -130,7 +130,7 @@ void* MemoryPool::allocate(std::int64_t bytes, CUstream_st* stream) {
     if (state_->try_allocate(&pointer, bytes, stream) != cudaSuccess) {
         cudaGetLastError();
         // Frees that the driver has not seen yet, or fragments, may stand in the way: wait, give back, and try once more.
-        state_->trim();
+        state_->trim(0);
         const cudaError_t code = state_->try_allocate(&pointer, bytes, stream);
         if (code != cudaSuccess) {
             cudaGetLastError();
@@ -182,10 +182,10 @@ void MemoryPool::reset_peak() {
     const std::lock_guard lock(state_->mutex);
     state_->peak = state_->live;
 }
-void MemoryPool::trim() {
+void MemoryPool::trim(std::int64_t kept_bytes) {
     const DeviceScope scope(state_->device);
     const std::lock_guard lock(state_->mutex);
-    state_->trim();
+    state_->trim(kept_bytes);
 }
 
 }  // namespace lsmr

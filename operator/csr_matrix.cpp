@@ -367,6 +367,29 @@ MatrixSummary summarize(const CsrMatrix& a) {
     return s;
 }
 
+namespace {
+
+// The largest |f(a_k)| and, in the place of the norm, the sum of f(a_k)^2.
+template <class F>
+EntrySizes squares_and_largest(const CsrMatrix& a, const F& f) {
+    constexpr std::int64_t kChunk = 1 << 16;  // fixed, so that the sum does not depend on the number of threads
+    const std::int64_t chunks = (a.nnz() + kChunk - 1) / kChunk;
+    std::vector<double> partial(static_cast<std::size_t>(chunks), 0.0);
+    double largest = 0;
+#pragma omp parallel for schedule(static) reduction(max : largest)
+    for (std::int64_t c = 0; c < chunks; ++c) {
+        const std::int64_t end = std::min(a.nnz(), (c + 1) * kChunk);
+        partial[static_cast<std::size_t>(c)] = pairwise_sum(c * kChunk, end, [&](std::int64_t k) {
+            const double value = f(a.values()[k]);
+            largest = std::max(largest, std::abs(value));
+            return value * value;
+        });
+    }
+    return {largest, pairwise_sum(0, chunks, [&](std::int64_t c) { return partial[static_cast<std::size_t>(c)]; })};
+}
+
+}  // namespace
+
 double frobenius_norm(const CsrMatrix& a, double max_abs) {
     if (max_abs == 0) return 0;
     int exponent = 0;
@@ -374,19 +397,17 @@ double frobenius_norm(const CsrMatrix& a, double max_abs) {
     // Two factors, since 2^-exponent itself may overflow for subnormal entries.
     const double half = std::ldexp(1.0, -exponent / 2);
     const double rest = std::ldexp(1.0, -exponent + exponent / 2);
-    constexpr std::int64_t kChunk = 1 << 16;  // fixed, so that the sum does not depend on the number of threads
-    const std::int64_t chunks = (a.nnz() + kChunk - 1) / kChunk;
-    std::vector<double> partial(static_cast<std::size_t>(chunks), 0.0);
-#pragma omp parallel for schedule(static)
-    for (std::int64_t c = 0; c < chunks; ++c) {
-        const std::int64_t end = std::min(a.nnz(), (c + 1) * kChunk);
-        partial[static_cast<std::size_t>(c)] = pairwise_sum(c * kChunk, end, [&](std::int64_t k) {
-            const double value = a.values()[k] * half * rest;
-            return value * value;
-        });
-    }
-    const double total = pairwise_sum(0, chunks, [&](std::int64_t c) { return partial[static_cast<std::size_t>(c)]; });
-    return std::ldexp(std::sqrt(total), exponent);
+    const double squares = squares_and_largest(a, [=](double value) { return value * half * rest; }).frobenius;
+    return std::ldexp(std::sqrt(squares), exponent);
+}
+
+EntrySizes entry_sizes(const CsrMatrix& a) {
+    EntrySizes sizes = squares_and_largest(a, [](double value) { return value; });
+    // Here the squares, and those of all entries that count beside the largest, are exact multiples of those of scaled entries.
+    constexpr double kSafe = 0x1p400;
+    const bool safe = sizes.max_abs <= kSafe && sizes.max_abs >= 1 / kSafe;
+    sizes.frobenius = safe ? std::sqrt(sizes.frobenius) : frobenius_norm(a, sizes.max_abs);
+    return sizes;
 }
 
 double max_abs_value(const CsrMatrix& a) {

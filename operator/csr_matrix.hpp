@@ -115,6 +115,12 @@ MatrixSummary summarize(const CsrMatrix& a);
 double max_abs_value(const CsrMatrix& a);
 // ||A||_F for entries of magnitude up to max_abs. The same bits for any number of threads.
 double frobenius_norm(const CsrMatrix& a, double max_abs);
+// Both, the same bits, in one pass over the values but for entries near the ends of the range.
+struct EntrySizes {
+    double max_abs = 0;
+    double frobenius = 0;
+};
+EntrySizes entry_sizes(const CsrMatrix& a);
 
 // Largest row or column count that the kernels address with 32-bit indices.
 inline constexpr std::int64_t kMaxDimension = (std::int64_t{1} << 31) - 1;

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "operator/order_choice.hpp"
+#include "operator/setup_seconds.hpp"
 #include "operator/spmv_choice.hpp"
 
 namespace lsmr {
@@ -60,13 +61,6 @@ struct ProductDecision {
     std::string reason;
     std::string key;  // of the dispatch
     std::vector<Timing> candidates;
-};
-
-// Where the time of making an operator went.
-struct SetupSeconds {
-    double upload = 0;     // to the device, with the conversion of values and offsets
-    double transpose = 0;  // the other orientation
-    double choice = 0;     // profile, choice by timing, plan, and the form that the kernels read
 };
 
 // What was chosen, for people: printed by -v and written to JSON.

@@ -27,7 +27,9 @@ inline int binary_exponent(double x) {
 }
 
 inline double max_abs(const double* p, std::int64_t n) {
+    constexpr std::int64_t kSerial = 1 << 16;  // below, starting threads would take longer
     double largest = 0;
+#pragma omp parallel for schedule(static) reduction(max : largest) if (n > kSerial)
     for (std::int64_t i = 0; i < n; ++i) largest = std::max(largest, std::abs(p[i]));
     return largest;
 }

@@ -26,7 +26,7 @@ EngineMatrix make_engine_matrix(std::shared_ptr<const CsrMatrix> original, const
     m.working = transform.a;
     m.below = transform.below;
     m.column_scale = transform.column_scale;
-    m.max_abs = std::max(max_abs_value(*m.working), m.below ? max_abs_value(*m.below) : 0.0);
+    m.max_abs = transform.max_abs;
     const int exponent = binary_exponent(m.max_abs);
     // Within these bounds products of entries with vectors of norm about 1 neither overflow nor lose digits to underflow, and the scale
     // is folded into the coefficients instead; beyond, the entries are scaled once, in a copy.
@@ -41,10 +41,10 @@ EngineMatrix make_engine_matrix(std::shared_ptr<const CsrMatrix> original, const
         m.max_abs = PowerOfTwo(-exponent)(m.max_abs);
         m.exponent = -exponent;
     }
-    m.frobenius = frobenius_norm(*m.working, m.max_abs);
-    if (m.below) m.frobenius = std::hypot(m.frobenius, frobenius_norm(*m.below, m.max_abs));
     // Where nothing was transformed these are the same number, to the bit.
     const bool plain = transform.a == m.original && !m.below;
+    m.frobenius = plain && m.exponent == 0 ? transform.data_frobenius : frobenius_norm(*m.working, m.max_abs);
+    if (m.below) m.frobenius = std::hypot(m.frobenius, frobenius_norm(*m.below, m.max_abs));
     m.claim_frobenius = plain ? m.frobenius : PowerOfTwo(m.exponent)(transform.claim_frobenius);
     m.data_frobenius = plain ? m.frobenius : PowerOfTwo(m.exponent)(transform.data_frobenius);
     return m;
@@ -161,16 +161,23 @@ void check_length(std::int64_t found, std::int64_t expected, const char* what, c
 }  // namespace detail
 
 void check_finite(std::span<const double> values, const char* what) {
+    constexpr std::size_t kSerial = 1 << 16;  // below, starting threads would take longer
+    bool finite = true;
+#pragma omp parallel for schedule(static) reduction(&& : finite) if (values.size() > kSerial)
+    for (std::size_t i = 0; i < values.size(); ++i) finite = finite && std::isfinite(values[i]);
+    if (finite) return;
     for (std::size_t i = 0; i < values.size(); ++i) {
         if (!std::isfinite(values[i])) throw InputError(fmt::format("{}: entry {} is {}, not a finite number", what, i + 1, values[i]));
     }
 }
 
-detail::EngineMatrix PreparedProblem::transform(std::shared_ptr<const CsrMatrix> a, std::span<const double> weights) {
+detail::EngineMatrix PreparedProblem::transform(std::shared_ptr<const CsrMatrix> a, std::span<const double> weights, SetupSeconds& setup) {
+    SetupClock clock;
     PrepareOptions options = options_;
     options.weights = weights;
     transform_ = make_transform(a, options);
     detail::EngineMatrix m = detail::make_engine_matrix(std::move(a), transform_);
+    clock.lap(setup.check);
     preconditioner_note_.clear();
     if (options.preconditioner == Preconditioner::sketch) {
         detail::make_sketch(m, options, preconditioner_note_);
@@ -179,17 +186,21 @@ detail::EngineMatrix PreparedProblem::transform(std::shared_ptr<const CsrMatrix>
     } else if (options.preconditioner != Preconditioner::none) {
         m.preconditioner = detail::make_preconditioner(m, options, preconditioner_note_);
     }
+    clock.lap(setup.preconditioner);
     // The engine has what it needs of the copies.
     transform_.a.reset();
     transform_.below.reset();
     return m;
 }
 
-void PreparedProblem::describe(const PreparedInfo& engine) {
+void PreparedProblem::describe(const PreparedInfo& engine, const SetupSeconds& transform) {
     const double setup_seconds = info_.setup_seconds;
+    const SetupSeconds before = info_.plan.setup;
     info_ = engine;
     info_.precision = options_.precision;
     info_.setup_seconds = setup_seconds;
+    info_.plan.setup += before;
+    info_.plan.setup += transform;
     info_.notes.insert(info_.notes.begin(), fallbacks_.begin(), fallbacks_.end());
     if (!transform_.column_scale.empty()) {
         info_.plan.notes.push_back(fmt::format("columns scaled by powers of two, from 1 to {:g}",
@@ -210,7 +221,8 @@ PreparedProblem::PreparedProblem(std::shared_ptr<const CsrMatrix> a, const Prepa
     const auto start = std::chrono::steady_clock::now();
     options_.weights = weights_;
     options_.column_damp = column_damp_;
-    const detail::EngineMatrix m = transform(std::move(a), options_.weights);
+    SetupSeconds setup;
+    const detail::EngineMatrix m = transform(std::move(a), options_.weights, setup);
     PrepareOptions as_made = options_;
     if (options.precision == Precision::mixed) as_made.precision = Precision::fp32;
     engine_ = detail::make_engine(m, as_made, fallbacks_);
@@ -218,7 +230,7 @@ PreparedProblem::PreparedProblem(std::shared_ptr<const CsrMatrix> a, const Prepa
         fallbacks_.push_back(
             "scaled rows weigh the equations differently: where A x = b cannot be met, another x is the least-squares solution");
     }
-    describe(engine_->info());
+    describe(engine_->info(), setup);
     info_.setup_seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
 }
 
@@ -227,9 +239,13 @@ void PreparedProblem::reweight(std::span<const double> factors) {
     const auto start = std::chrono::steady_clock::now();
     std::vector<double> weights(factors.begin(), factors.end());
     for (std::size_t i = 0; i < weights_.size(); ++i) weights[i] *= weights_[i];
-    engine_->update(transform(engine_->engine_matrix().original, weights));
-    if (wide_engine_) wide_engine_->update(engine_->engine_matrix());
-    describe(engine_->info());
+    SetupSeconds setup;
+    engine_->update(transform(engine_->engine_matrix().original, weights, setup));
+    if (wide_engine_) {
+        wide_engine_->update(engine_->engine_matrix());
+        setup += wide_engine_->info().plan.setup;
+    }
+    describe(engine_->info(), setup);
     info_.setup_seconds += std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
 }
 

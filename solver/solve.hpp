@@ -81,8 +81,9 @@ class PreparedProblem {
     SolveIdentity identity(std::span<const double> b, std::span<const double> x0, const SolveOptions& options) const;
 
     // The transform of the matrix as the options, with these weights, have it; and of that what the engine takes. Notes go to info.
-    detail::EngineMatrix transform(std::shared_ptr<const CsrMatrix> a, std::span<const double> weights);
-    void describe(const PreparedInfo& engine);
+    detail::EngineMatrix transform(std::shared_ptr<const CsrMatrix> a, std::span<const double> weights, SetupSeconds& setup);
+    // info_ is that of the engine, its phases of the set-up added to those before it and those of the transform.
+    void describe(const PreparedInfo& engine, const SetupSeconds& transform);
     // The engine in fp64: for mixed precision made when first asked for.
     detail::Engine& wide_engine();
 

@@ -141,7 +141,9 @@ Transform make_transform(std::shared_ptr<const CsrMatrix> a, const PrepareOption
     const bool scales_columns = options.scale == Scaling::columns || options.scale == Scaling::both;
     if (t.row_scale.empty() && !t.g && !scales_columns) {
         // As it is: nothing needs the columns' sums below, which take longer than the matrix does to the GPU.
-        t.data_frobenius = t.claim_frobenius = frobenius_norm(*a, max_abs_value(*a));
+        const EntrySizes sizes = entry_sizes(*a);
+        t.max_abs = sizes.max_abs;
+        t.data_frobenius = t.claim_frobenius = sizes.frobenius;
         t.a = std::move(a);
         return t;
     }
@@ -174,6 +176,7 @@ Transform make_transform(std::shared_ptr<const CsrMatrix> a, const PrepareOption
 
     t.a = t.row_scale.empty() && t.column_scale.empty() ? a : std::make_shared<const CsrMatrix>(scaled(*a, t.row_scale, t.column_scale));
     if (t.g) t.below = t.column_scale.empty() ? t.g : std::make_shared<const CsrMatrix>(scaled(*t.g, {}, t.column_scale));
+    t.max_abs = std::max(max_abs_value(*t.a), t.below ? max_abs_value(*t.below) : 0.0);
     return t;
 }
 

@@ -21,6 +21,7 @@ struct Transform {
     std::shared_ptr<const CsrMatrix> g;      // G
     std::vector<double> row_scale;           // the diagonal of R; empty: ones
     std::vector<double> column_scale;        // of D, from 1 up; empty: ones
+    double max_abs = 0;                      // of [R A D; G D]
     double data_frobenius = 0;               // ||R A||_F
     double claim_frobenius = 0;              // ||[R A; G]||_F
 

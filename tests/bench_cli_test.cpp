@@ -329,7 +329,7 @@ TEST_CASE("bench: solve times iterations and solves on the CPU, beside Eigen") {
     const Outcome text = run("solve --device cpu --iterations 5 --repeat 3 --generate bench-small,bench-medium --scale 0.1");
     CHECK(text.code == 0);
     for (const char* words : {"copy ", "medians of 3 blocks of 5 iterations", "bench-small: 2000 x 800", "bench-medium: 20000 x 6000", "fp64; least ", "fp32; least ",
-                              "us/iter", "set-up ms", "LeastSquaresConjugateGradient", "eigen an iteration (geometric mean of 4)"}) {
+                              "us/iter", "set-up ms", "order", "rest", "LeastSquaresConjugateGradient", "eigen an iteration (geometric mean of 4)"}) {
         CAPTURE(words);
         CHECK(has(text.text, words));
     }
@@ -355,7 +355,12 @@ TEST_CASE("bench: solve times iterations and solves on the CPU, beside Eigen") {
             CHECK(row["iterations_timed"].get<int>() >= 3);
             CHECK(row["iterations_timed"].get<int>() <= 12);  // fewer where other work makes a block late
             CHECK(row["share_of_copy"].get<double>() > 0);
-            CHECK(row["setup"]["seconds"].get<double>() > 0);
+            const json& setup = row["setup"];
+            CHECK(setup["seconds"].get<double>() > 0);
+            CHECK(setup["rest_seconds"].get<double>() >= 0);
+            CHECK(setup["rest_seconds"].get<double>() == doctest::Approx(setup["seconds"].get<double>() - setup["upload_seconds"].get<double>() -
+                                                                         setup["transpose_seconds"].get<double>() - setup["order_seconds"].get<double>() -
+                                                                         setup["choice_seconds"].get<double>() - setup["one_pass_seconds"].get<double>()));
             CHECK(row["solve"]["reached"] == true);
             CHECK(row["solve"]["iterations"].get<int>() > 5);
             CHECK(row["solve"]["ls"].get<double>() <= 2.1e-5);

@@ -488,6 +488,13 @@ TEST_CASE("cli: the json report is complete") {
     for (const char* member : {"read", "setup", "solve", "audit", "write"}) {
         CHECK(report["timing_seconds"][member].get<double>() >= 0);
     }
+    double phases = 0;
+    for (const char* phase : {"check", "preconditioner", "context", "upload", "transpose", "order", "choice", "one_pass", "buffers", "executor", "release"}) {
+        CAPTURE(phase);
+        phases += report["timing_seconds"]["setup_phases"][phase].get<double>();
+    }
+    CHECK(phases > 0);
+    CHECK(phases <= report["timing_seconds"]["setup"].get<double>());
     for (const char* member : {"pool_peak_bytes", "pool_reserved_bytes"}) CHECK(report["memory"].contains(member));
     CHECK(report["environment"]["version"].is_string());
     CHECK(report["warnings"].is_array());

@@ -163,6 +163,9 @@ TEST_CASE("solver: early breakdown") {
 TEST_CASE("solver: bad input") {
     suite_bad_input(on_cpu());
 }
+TEST_CASE("solver: the phases of a set-up") {
+    suite_setup_phases(on_cpu());
+}
 TEST_CASE("solver: one problem many solves") {
     suite_reuse(on_cpu());
 }

@@ -138,6 +138,22 @@ TEST_CASE("csr matrix: the Frobenius norm neither overflows nor underflows") {
     CHECK(frobenius_norm(*a, max_abs_value(*a)) == doctest::Approx(static_cast<double>(std::sqrt(sum))).epsilon(1e-14));
 }
 
+TEST_CASE("csr matrix: largest entry and norm in one pass are those of two, to the bit") {
+    const auto random = matrix_with_rows(random_lengths(20000, 0, 30, 7), 400, 8);
+    for (const int exponent : {0, 1, 399, 450, 1000, -399, -450, -1040}) {
+        CAPTURE(exponent);
+        const CsrMatrix a = random->scaled_by_power_of_two(exponent);
+        const EntrySizes sizes = entry_sizes(a);
+        CHECK(sizes.max_abs == max_abs_value(a));
+        CHECK(sizes.frobenius == frobenius_norm(a, sizes.max_abs));
+        if (exponent > -500) CHECK(sizes.frobenius == std::ldexp(entry_sizes(*random).frobenius, exponent));
+    }
+    // Entries whose squares underflow beside one whose square does not.
+    const CsrMatrix uneven = csr(1, 3, {0, 3}, {0, 1, 2}, {1e-200, 3.0, -1e-300});
+    CHECK(entry_sizes(uneven).frobenius == 3);
+    CHECK(entry_sizes(CsrMatrix::from_coo(2, 3, {}, {}, {})).frobenius == 0);
+}
+
 // A sum in one row rounds to the same side at every step.
 TEST_CASE("csr matrix: the Frobenius norm of many equal entries") {
     const double eps = std::numeric_limits<double>::epsilon();

@@ -4,6 +4,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <thread>
 #include <vector>
@@ -11,6 +12,8 @@
 #include "cuda_support.hpp"
 #include "memory/cuda_check.hpp"
 #include "memory/device_buffer.hpp"
+#include "memory/staging.hpp"
+#include "operator/cuda/uploader.hpp"
 
 using namespace lsmr;
 using namespace lsmr::test;
@@ -100,6 +103,47 @@ TEST_CASE("cuda memory: handles are made on demand and work in the pool") {
     LSMR_CHECK(cudaMemcpyAsync(&result, norm.data(), 8, cudaMemcpyDeviceToHost, context.stream()));
     context.synchronize();
     CHECK(result == doctest::Approx(5));
+}
+
+TEST_CASE("cuda memory: a context keeps its staging, and who comes while it is lent gets another") {
+    LSMR_NEEDS_GPU();
+    CudaContext context(0);
+    const std::int64_t n = 5 * Staging::kPieceBytes / static_cast<std::int64_t>(sizeof(double)) / 2 + 3;
+    std::vector<double> sent(static_cast<std::size_t>(n)), received(sent.size());
+    for (std::size_t i = 0; i < sent.size(); ++i) sent[i] = static_cast<double>(i);
+    DeviceBuffer<double> wide(context, n);
+    DeviceBuffer<float> narrow(context, n);
+    const std::int64_t before = cuda_counters().page_locked;
+    for (int round = 0; round < 3; ++round) {
+        cuda::Uploader up(context);
+        up(wide.data(), sent.data(), n, [round](double v) { return v + round; });
+        cuda::download(context, wide.data(), n, [&](std::int64_t i, double v) { received[static_cast<std::size_t>(i)] = v - round; });
+        CHECK(received == sent);
+        // Both are at work here.
+        CHECK(cuda_counters().page_locked - before == 4 + 2 * round);
+    }
+    // One at a time: nothing more.
+    const std::int64_t kept = cuda_counters().page_locked;
+    for (const std::int64_t count : {n, std::int64_t{1}, std::int64_t{0}, n - 1}) {
+        std::fill(received.begin(), received.end(), -1.0);
+        { cuda::Uploader(context)(narrow.data(), sent.data(), count, [](double v) { return static_cast<float>(v); }); }
+        cuda::download(context, narrow.data(), count, [&](std::int64_t i, float v) { received[static_cast<std::size_t>(i)] = static_cast<double>(v); });
+        CHECK(std::equal(received.begin(), received.begin() + count, sent.begin()));
+        CHECK(std::all_of(received.begin() + count, received.end(), [](double v) { return v == -1; }));
+    }
+    CHECK(cuda_counters().page_locked == kept);
+}
+
+TEST_CASE("cuda memory: what the next allocations take is kept") {
+    LSMR_NEEDS_GPU();
+    CudaContext context(0);
+    { DeviceBuffer<std::byte> temporary(context, 512 * kMiB); }
+    context.pool().trim(256 * kMiB);
+    const std::int64_t reserved = context.pool().reserved_bytes();
+    CHECK(reserved >= 256 * kMiB);
+    { DeviceBuffer<std::byte> next(context, 256 * kMiB); CHECK(context.pool().reserved_bytes() == reserved); }
+    context.pool().trim();
+    CHECK(context.pool().reserved_bytes() == 0);
 }
 
 TEST_CASE("cuda memory: a caller's stream is used and kept") {

@@ -10,6 +10,7 @@
 #include "cuda_rig.hpp"
 #include "operator/cuda/one_pass_kernels.hpp"
 #include "operator/cuda/one_pass_product.hpp"
+#include "operator/cuda/uploader.hpp"
 #include "preconditioner_suite.hpp"
 #include "solver_suite.hpp"
 #include "stop_suite.hpp"
@@ -190,6 +191,58 @@ TEST_CASE("cuda one pass: each product alone") {
     }
 }
 
+TEST_CASE("cuda one pass: an update keeps the places where the structure is the same, and only there") {
+    LSMR_NEEDS_GPU();
+    const CudaContext& context = shared_context();
+    const auto on_device = [&](const CsrMatrix& m) {
+        cuda::DeviceCsr<double> d(context, m.rows(), m.cols(), m.nnz());
+        cuda::Uploader up(context);
+        up(d.offsets32->data(), m.offsets(), m.rows() + 1, [](std::int64_t k) { return static_cast<std::int32_t>(k); });
+        up(d.columns->data(), m.columns(), m.nnz(), [](std::int32_t j) { return j; });
+        up(d.values->data(), m.values(), m.nnz(), [](double v) { return v; });
+        return d;
+    };
+    const auto refills = [&](const CsrMatrix& first, const CsrMatrix& second) {
+        return cuda::make_one_pass_product(on_device(first), NarrowKind::lossless, 0.0, context)->refill(on_device(second), context);
+    };
+    const std::vector<std::int64_t> rows{0, 0, 1, 3, 3, 3}, columns{1, 4, 2, 0, 3, 4};
+    const auto matrix = [&](const std::vector<std::int64_t>& i, const std::vector<std::int64_t>& j, double value) {
+        return CsrMatrix::from_coo(40, 5, i, j, std::vector<double>(i.size(), value));
+    };
+    const CsrMatrix first = matrix(rows, columns, 0.1);
+    CHECK(refills(first, matrix(rows, columns, 0.3)));
+    CHECK(refills(first, matrix(rows, columns, 0.25)));
+    CHECK(refills(matrix(rows, columns, 0.5), matrix(rows, columns, 0.25)));
+    CHECK_FALSE(refills(matrix(rows, columns, 0.5), matrix(rows, columns, 0.1)));  // stored in fp32
+    CHECK_FALSE(refills(first, matrix(rows, {1, 3, 2, 0, 3, 4}, 0.1)));           // another column
+    CHECK_FALSE(refills(first, matrix({0, 0, 2, 3, 3, 3}, columns, 0.1)));        // another row
+    CHECK_FALSE(refills(first, matrix({0, 1, 3, 3, 3}, {1, 2, 0, 3, 4}, 0.1)));   // fewer
+    // Longer rows are placed anew.
+    CHECK(refills(*matrix_with_rows({64, 3}, 90, 32), *matrix_with_rows({64, 3}, 90, 32)));
+    CHECK_FALSE(refills(*matrix_with_rows({65, 3}, 90, 32), *matrix_with_rows({65, 3}, 90, 32)));
+    // To the bits of an operator made anew.
+    for (const ShapeCase& shape : tall_cases()) {
+        CAPTURE(shape.name);
+        std::vector<double> values = products::random_vector(shape.a->nnz(), 33);
+        HostBuffer<double> changed(shape.a->nnz());
+        std::copy(values.begin(), values.end(), changed.begin());
+        HostBuffer<std::int64_t> offsets(shape.a->rows() + 1);
+        std::copy(shape.a->offsets(), shape.a->offsets() + shape.a->rows() + 1, offsets.begin());
+        HostBuffer<std::int32_t> its_columns(shape.a->nnz());
+        std::copy(shape.a->columns(), shape.a->columns() + shape.a->nnz(), its_columns.begin());
+        const auto other = share(CsrMatrix::from_csr(shape.a->rows(), shape.a->cols(), std::move(offsets), std::move(its_columns), std::move(changed)));
+        const auto x = products::random_vector(shape.a->cols(), 34);
+        const auto y = products::random_vector(shape.a->rows(), 35);
+        const std::vector<double> z(x.size(), 0.0);
+        const auto op = make_cuda_operator<double>(*shape.a, shared_context(), once());
+        op->update(other);
+        const Pair<double> found = run_pair<double>(*op, 0.5, x, 2, y, 1, 0, z);
+        const Pair<double> expected = run_pair<double>(*make_cuda_operator<double>(*other, shared_context(), once()), 0.5, x, 2, y, 1, 0, z);
+        CHECK(found.y == expected.y);
+        CHECK(found.x2 == expected.x2);
+    }
+}
+
 TEST_CASE("cuda one pass: places without entries spread no infinity") {
     LSMR_NEEDS_GPU();
     const auto a = matrix_with_rows(random_lengths(1000, 0, 5, 31), 60, 31);
@@ -268,6 +321,7 @@ TEST_CASE("cuda one pass: taken where it is faster than two products, kept by up
     MESSAGE(plan.storage_reason << "; " << plan.forward << (plan.notes.empty() ? "" : "; " + plan.notes[0]));
     if (plan.storage == StorageKind::one_pass) {
         CHECK(plan.storage_reason.find("A is read once for both products, ") == 0);
+        CHECK((plan.setup.transpose == 0) == (plan.storage_reason.find("at least") != std::string::npos));
         CHECK(plan.deterministic);
         CHECK(plan.adjoint == "the same pass");
         CHECK(plan.bytes < cuda_operator_bytes<double>(tall->rows(), tall->cols(), tall->nnz(), StorageKind::single));
@@ -283,12 +337,17 @@ TEST_CASE("cuda one pass: taken where it is faster than two products, kept by up
     options.expected_products = 40;
     CHECK(make_cuda_operator<double>(*tall, shared_context(), options)->one_pass() == nullptr);
     CHECK(make_cuda_operator<double>(*matrix_with_rows(random_lengths(3000, 4, 9, 82), 90, 82), shared_context(), {})->one_pass() == nullptr);
-    // By rule alone.
+    // By rule alone, before anything else is made.
     options = {};
     options.deterministic = true;
+    options.reorder = OrderKind::automatic;
     const auto by_rule = make_cuda_operator<double>(*tall, shared_context(), options);
     CHECK(by_rule->plan().storage == StorageKind::one_pass);
     CHECK(by_rule->plan().storage_reason == "A is read once for both products");
+    CHECK(by_rule->plan().setup.transpose == 0);
+    CHECK(by_rule->plan().setup.one_pass > 0);
+    CHECK(by_rule->order() == nullptr);
+    CHECK(by_rule->plan().order.reason == "one pass gathers from shared memory, whatever the order");
     // Another matrix of the same shape, without timing; and one with a row that is too long for it.
     const auto other = large_tall(500, 83);
     by_rule->update(other);

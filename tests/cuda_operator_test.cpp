@@ -68,7 +68,7 @@ TEST_CASE("cuda operator: exponent") {
 
 namespace {
 
-// The transpose in small chunks, with 64-bit offsets: the path of matrices beyond 2^31 entries, on a small one.
+// The transpose in small chunks, with 64-bit offsets: the path of matrices beyond 2^31 entries, on a small one; and in one (chunk 0).
 template <class T, class Offset>
 void check_transpose(const CsrMatrix& a, std::int64_t chunk) {
     const CudaContext& context = shared_context();
@@ -78,8 +78,12 @@ void check_transpose(const CsrMatrix& a, std::int64_t chunk) {
     to_device(offsets, 0, std::vector<Offset>(a.offsets(), a.offsets() + a.rows() + 1), context);
     to_device(columns, 0, std::vector<std::int32_t>(a.columns(), a.columns() + a.nnz()), context);
     to_device(values, 0, std::vector<T>(a.values(), a.values() + a.nnz()), context);
-    cuda::TransposeScratch scratch(context, a.cols(), chunk);
-    cuda::launch_transpose(a.rows(), a.cols(), a.offsets(), offsets.data(), columns.data(), values.data(), out_offsets.data(), out_columns.data(),
+    const bool whole = chunk == 0;
+    cuda::TransposeScratch scratch(context, whole ? 0 : a.cols(), whole ? a.nnz() : chunk);
+    if (whole) {
+        cuda::launch_whole_transpose(a.rows(), a.cols(), a.nnz(), offsets.data(), columns.data(), values.data(), out_offsets.data(), out_columns.data(),
+                                     out_values.data(), scratch, context.stream());
+    } else cuda::launch_transpose(a.rows(), a.cols(), a.offsets(), offsets.data(), columns.data(), values.data(), out_offsets.data(), out_columns.data(),
                            out_values.data(), scratch, context.stream());
     std::vector<Offset> host_offsets(static_cast<std::size_t>(a.cols() + 1));
     std::vector<std::int32_t> host_columns(static_cast<std::size_t>(a.nnz()));
@@ -98,11 +102,13 @@ void check_transpose(const CsrMatrix& a, std::int64_t chunk) {
 TEST_CASE("cuda operator: our transpose equals the host's for any chunk") {
     LSMR_NEEDS_GPU();
     const auto a = matrix_with_rows(random_lengths(2000, 0, 50, 91), 301, 91);
-    for (std::int64_t chunk : {50, 51, 1000, 100000}) {
+    for (std::int64_t chunk : {0, 50, 51, 1000, 100000}) {
         check_transpose<double, std::int64_t>(*a, chunk);
         check_transpose<float, std::int32_t>(*a, chunk);
     }
-    check_transpose<double, std::int64_t>(*share(CsrMatrix::from_coo(5, 7, {}, {}, {})), 1);
+    for (std::int64_t chunk : {0, 1}) check_transpose<double, std::int64_t>(*share(CsrMatrix::from_coo(5, 7, {}, {}, {})), chunk);
+    check_transpose<double, std::int32_t>(*matrix_with_rows({0, 3, 0}, 100000, 92), 0);  // columns without entries
+    check_transpose<float, std::int32_t>(*matrix_with_rows(random_lengths(300000, 0, 6, 93), 70001, 93), 0);
 }
 
 TEST_CASE("cuda operator: stack and functions") {

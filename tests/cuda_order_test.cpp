@@ -178,7 +178,9 @@ TEST_CASE("cuda order: the choice takes what pays, and nothing else") {
         }
         CHECK(decide(natural).kind == OrderKind::none);
         // Predicted; 50 us of products in L2 need not gain by the clock.
+        options.storage = StorageKind::dual;
         const OrderDecision of_spline = decide(spline);
+        options.storage = StorageKind::automatic;
         if (deterministic) CHECK(of_spline.kind != OrderKind::none);
         // A random matrix has no order that helps; the spectral one is given up early, and no other is made.
         const OrderDecision random = decide(uniform);

@@ -69,6 +69,7 @@ TEST_CASE("cuda solver: degenerate shapes") { LSMR_NEEDS_GPU(); suite_degenerate
 TEST_CASE("cuda solver: early breakdown") { LSMR_NEEDS_GPU(); suite_early_breakdown(gpu()); }
 TEST_CASE("cuda solver: bad input") { LSMR_NEEDS_GPU(); suite_bad_input(gpu()); }
 TEST_CASE("cuda solver: one problem many solves") { LSMR_NEEDS_GPU(); suite_reuse(gpu()); }
+TEST_CASE("cuda solver: the phases of a set-up") { LSMR_NEEDS_GPU(); suite_setup_phases(gpu()); }
 TEST_CASE("cuda solver: many right-hand sides") { LSMR_NEEDS_GPU(); suite_many_right_hand_sides(gpu()); }
 TEST_CASE("cuda solver: observer throws") { LSMR_NEEDS_GPU(); suite_observer_throws(gpu()); }
 TEST_CASE("cuda solver: repeats give the same bits") { LSMR_NEEDS_GPU(); suite_repeats(gpu()); }
@@ -312,6 +313,27 @@ TEST_CASE("cuda solver: a second solve leaves the reserved bytes unchanged") {
     for (int i = 0; i < 5; ++i) solve(problem, b, with_method(Method::lsmr, 1e-6));
     CHECK(problem.memory().pool_reserved_bytes == first.pool_reserved_bytes);
     CHECK(problem.memory().pool_live_bytes == first.pool_live_bytes);
+}
+
+TEST_CASE("cuda solver: page-locked memory is got once") {
+    LSMR_NEEDS_GPU();
+    const Matrix a = random_sparse(50000, 20000, 6, 353);
+    const Vector b = random_vector(50000, 354);
+    for (const ExecutorKind executor : {ExecutorKind::graph, ExecutorKind::persistent}) {
+        PrepareOptions options = gpu();
+        options.executor = executor;
+        const std::int64_t before = cuda_counters().page_locked;
+        PreparedProblem problem(a, options);
+        // Two pieces of staging, each of which may have begun smaller.
+        CHECK(cuda_counters().page_locked - before <= 4);
+        solve(problem, b, with_method(Method::lsmr, 1e-6));
+        // Records and progress.
+        CHECK(cuda_counters().page_locked - before <= 6);
+        const std::int64_t after = cuda_counters().page_locked;
+        solve(problem, b, with_method(Method::lsmr, 1e-6));
+        problem.reweight(Vector(50000, 2.0));
+        CHECK(cuda_counters().page_locked == after);
+    }
 }
 
 TEST_CASE("cuda solver: nothing stays allocated") {

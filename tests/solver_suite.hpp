@@ -839,6 +839,37 @@ inline void suite_reuse(const PrepareOptions& base) {
     }
 }
 
+// The phases of a set-up are all of it: none counted twice, and next to nothing between them.
+inline void suite_setup_phases(const PrepareOptions& base) {
+    const Matrix a = random_sparse(60000, 20000, 8, 244);
+    const auto check = [&](const PreparedInfo& info) {
+        const SetupSeconds& setup = info.plan.setup;
+        setup.for_each([&](const char* phase, double seconds) {
+            CAPTURE(phase);
+            CHECK(seconds >= 0);
+        });
+        CHECK(setup.check > 0);
+        CHECK(setup.transpose > 0);
+        CHECK(setup.choice > 0);
+        CHECK(setup.sum() <= info.setup_seconds);
+        CHECK(info.setup_seconds - setup.sum() <= 0.1 * info.setup_seconds + 5e-3);
+    };
+    for (const Precision precision : kPrecisions) {
+        CAPTURE(name(precision));
+        PreparedProblem problem(a, with_precision(base, precision));
+        check(problem.info());
+        const PreparedInfo before = problem.info();
+        CHECK((before.plan.setup.context > 0) == (before.device == DeviceKind::cuda));
+        CHECK((before.plan.setup.upload > 0) == (before.device == DeviceKind::cuda));
+        // Those of an update are added.
+        problem.reweight(Vector(static_cast<std::size_t>(a->rows()), 2.0));
+        check(problem.info());
+        CHECK(problem.info().setup_seconds > before.setup_seconds);
+        CHECK(problem.info().plan.setup.context == before.plan.setup.context);
+        CHECK(problem.info().plan.setup.transpose > before.plan.setup.transpose);
+    }
+}
+
 inline void suite_many_right_hand_sides(const PrepareOptions& base) {
     const Matrix a = tall_matrix();
     const auto m = index(a->rows());

@@ -75,7 +75,7 @@ std::string solve_help() {
            fmt::format(
                "columns: us/iter: the median block, and the least and most; kernels: of an iteration, by capturing one; waits: of the\n"
                "host for the device, an iteration; GB/s by the least bytes 24 nnz + 28 m + 76 n (fp32: 16 nnz + 16 m + 40 n); copy: the\n"
-               "share of the copy bandwidth measured in the same run; set-up, with its upload, transposition and choice of kernels;\n"
+               "share of the copy bandwidth measured in the same run; set-up: upload, transposition, order and choice of kernels, and the rest;\n"
                "solve: to the tolerance, b and x in host memory, > where it was not reached; A^T r: ||A^T r|| / (||A||_F ||r||)\n"
                "recomputed in fp64; x: relative difference from the x of ours in fp64 after {} iterations.\n",
                kCheckedIterations);
@@ -336,11 +336,7 @@ int solve_command(std::span<const std::string> args) {
     report.host_copy_bytes_per_second = measure_host_copy_bandwidth();
     say(solve_heading(report));
 
-    // Matrices are made ahead only where nothing that is timed runs on the CPU.
-    const bool host_is_timed = !options.peers.empty() || std::any_of(requests.begin(), requests.end(), [on_gpu](const SolverRequest& request) {
-        return !on_gpu || request.kind == SolverRequest::Kind::eigen || (request.kind == SolverRequest::Kind::ours && request.options.device == DeviceKind::cpu);
-    });
-    MatrixQueue queue(options.sources, host_is_timed ? 1 : 3);
+    MatrixQueue queue(options.sources, 1);  // none is made ahead: a set-up has all cores
     while (!queue.empty()) {
         NamedMatrix named = queue.next();
         for (const std::string& warning : named.warnings) console.warning(warning);

@@ -75,6 +75,8 @@ class CpuMatrixOperator final : public MatrixOperator<T> {
         transposed_.reset();
         plan_ = {};
         plan_.order = order_decision_;
+        plan_.setup.order = order_decision_.setup_seconds;
+        SetupClock clock;
         if (options.spmv == SpmvKind::cusparse) throw InputError("cuSPARSE products need a GPU: this operator is on the CPU");
         plan_.storage = options.storage;
         if (options.storage == StorageKind::automatic) {
@@ -89,9 +91,9 @@ class CpuMatrixOperator final : public MatrixOperator<T> {
         if (options.forward) forward_format_ = make_format(*a_, *options.forward, plan_.forward, plan_.forward_decision);
         if (plan_.storage == StorageKind::dual) {
             if (!options.forward) forward_ = cpu::RowStorage<T>(*a_, options.exponent, kernels, cpu::Sharing::in_place);
-            const auto start = std::chrono::steady_clock::now();
+            clock.lap(plan_.setup.choice);
             transposed_ = a_->transposed();
-            plan_.setup.transpose = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+            clock.lap(plan_.setup.transpose);
             if (options.adjoint) {
                 adjoint_format_ = make_format(*transposed_, *options.adjoint, plan_.adjoint, plan_.adjoint_decision);
             } else {
@@ -107,6 +109,7 @@ class CpuMatrixOperator final : public MatrixOperator<T> {
         if (!options.forward) plan_.forward = own + forward_.words();
         plan_.bytes = a_->bytes() + forward_.bytes() + adjoint_.bytes() + (transposed_ ? transposed_->bytes() : 0);
         for (const auto* format : {forward_format_.get(), adjoint_format_.get()}) plan_.bytes += format ? format->bytes() : 0;
+        clock.lap(plan_.setup.choice);
     }
 
     std::unique_ptr<cpu::RowFormat<T>> make_format(const CsrMatrix& stored, const SpmvChoice& choice, std::string& words, ProductDecision& decision) const {

@@ -28,8 +28,7 @@ DeviceBuffer<std::int32_t> uploaded(const std::vector<std::int32_t>& order, cons
 
 std::vector<std::int32_t> downloaded(const DeviceBuffer<std::int32_t>& order, const CudaContext& context) {
     std::vector<std::int32_t> host(static_cast<std::size_t>(order.size()));
-    if (!host.empty()) LSMR_CHECK(cudaMemcpyAsync(host.data(), order.data(), static_cast<std::size_t>(order.bytes()), cudaMemcpyDeviceToHost, context.stream()));
-    context.synchronize();
+    download(context, order.data(), order.size(), [&](std::int64_t i, std::int32_t line) { host[static_cast<std::size_t>(i)] = line; });
     return host;
 }
 

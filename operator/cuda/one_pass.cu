@@ -13,6 +13,8 @@ namespace lsmr::cuda {
 namespace {
 
 constexpr unsigned kAll = 0xffffffffu;
+constexpr int kRefillThreads = 128;
+constexpr int kRefillRow = 64;  // entries of a row that one word has a bit for
 
 // Row of a lane of a slice; beyond the last row: none. Lanes by fours have neighbouring rows, which are a sector of y in fp64; the fours lie an
 // eighth of the rows apart, so that rows of a slice have little in common where neighbours have much.
@@ -21,6 +23,13 @@ __device__ inline std::uint32_t slice_row(std::int32_t slices, std::int32_t slic
     const auto near = static_cast<std::uint32_t>(kNearRows);
     return static_cast<std::uint32_t>(lane) / near * near * static_cast<std::uint32_t>(slices) + static_cast<std::uint32_t>(slice) * near +
            static_cast<std::uint32_t>(lane) % near;
+}
+
+// Where the value of a step of a group lies, as OnePassMatrix has it.
+template <class V>
+__device__ std::int64_t value_place(std::int64_t group, int lane, int step) {
+    if constexpr (sizeof(V) == 8) return ((group * 2 + step / 2) * kSliceRows + lane) * 2 + step % 2;
+    else return (group * kSliceRows + lane) * kGroupSteps + step;
 }
 
 // --- placing ---
@@ -60,8 +69,7 @@ __global__ void __launch_bounds__(kSliceRows)
             const std::int64_t group = first_groups[slice] + step / kGroupSteps;
             const int k = step % kGroupSteps;
             placed_columns[(group * kSliceRows + lane) * kGroupSteps + k] = column;
-            if constexpr (sizeof(V) == 8) placed_values[((group * 2 + k / 2) * kSliceRows + lane) * 2 + k % 2] = value;
-            else placed_values[(group * kSliceRows + lane) * kGroupSteps + k] = value;
+            placed_values[value_place<V>(group, lane, k)] = value;
         };
         int step = 0;
         for (; __ballot_sync(kAll, left > 0) != 0; ++step) {
@@ -122,6 +130,39 @@ __global__ void __launch_bounds__(kSliceRows)
         for (int k = 0; k < length; ++k) columns_state[columns[begin + k]] = 0;
         __syncwarp();
     }
+}
+
+// A warp has a slice, a lane a row, and looks each of its places up in the row: every entry must be found, and once. *misfits: rows where that is not so, or
+// where a value is not one of V.
+template <class V, class X, class Offset>
+__global__ void __launch_bounds__(kRefillThreads)
+    refill_kernel(std::uint32_t rows, std::int32_t cols, std::int32_t slices, const std::int32_t* __restrict__ first_groups,
+                  const std::uint16_t* __restrict__ placed_columns, const Offset* __restrict__ offsets, const std::int32_t* __restrict__ columns,
+                  const X* __restrict__ values, V* __restrict__ placed_values, unsigned* misfits) {
+    const int lane = static_cast<int>(threadIdx.x) % kSliceRows;
+    const std::int32_t slice = static_cast<std::int32_t>(blockIdx.x) * (kRefillThreads / kSliceRows) + static_cast<std::int32_t>(threadIdx.x) / kSliceRows;
+    if (slice >= slices) return;
+    const std::uint32_t row = slice_row(slices, slice, lane);
+    const Offset begin = row < rows ? offsets[row] : Offset(0);
+    const auto length = row < rows ? static_cast<std::int64_t>(offsets[row + 1] - begin) : 0;
+    bool fits = length <= kRefillRow;
+    std::uint64_t found = 0;  // a bit for each entry of the row
+    for (std::int64_t group = first_groups[slice]; fits && group < first_groups[slice + 1]; ++group) {
+        for (int step = 0; step < kGroupSteps; ++step) {
+            const std::int32_t column = placed_columns[(group * kSliceRows + lane) * kGroupSteps + step];
+            if (column >= cols) continue;  // a place without an entry
+            std::uint64_t here = 0;
+            for (int k = 0; k < static_cast<int>(length); ++k) here |= static_cast<std::uint64_t>(columns[begin + k] == column) << k;
+            fits = fits && __popcll(here) == 1 && (found & here) == 0;
+            if (!fits) break;
+            found |= here;
+            const X value = values[begin + (__ffsll(static_cast<long long>(here)) - 1)];
+            const V stored = narrowed<V>(value);
+            fits = widened<X>(stored) == value;
+            placed_values[value_place<V>(group, lane, step)] = stored;
+        }
+    }
+    if (!fits || __popcll(found) != length) atomicAdd(misfits, 1u);
 }
 
 // --- the pass ---
@@ -402,6 +443,17 @@ void launch_place_entries(const OnePassMatrix<V>& matrix, int batch, std::int64_
                                      placed_columns, placed_values, multiprocessors, stream);
 }
 
+template <class V, class X, class Offset>
+void launch_refill(const OnePassMatrix<V>& matrix, const Offset* offsets, const std::int32_t* columns, const X* values, V* placed_values, unsigned* misfits,
+                   cudaStream_t stream) {
+    LSMR_CHECK(cudaMemsetAsync(misfits, 0, sizeof(unsigned), stream));
+    if (matrix.slices == 0) return;
+    constexpr int kSlices = kRefillThreads / kSliceRows;
+    refill_kernel<V, X, Offset><<<static_cast<unsigned>((matrix.slices + kSlices - 1) / kSlices), kRefillThreads, 0, stream>>>(
+        matrix.rows, matrix.cols, matrix.slices, matrix.first_groups, matrix.columns, offsets, columns, values, placed_values, misfits);
+    LSMR_CHECK(cudaGetLastError());
+}
+
 OnePassLaunch choose_one_pass_launch(std::int64_t cols, std::int32_t slices, int vector_bytes, int multiprocessors, std::int64_t shared_bytes) {
     OnePassLaunch launch;
     constexpr std::int64_t kOfTheKernel = 1024;
@@ -464,7 +516,8 @@ void launch_add_columns(const OnePassLaunch& launch, std::int64_t cols, const X*
 
 #define LSMR_INSTANTIATE_OFFSET(V, X, Offset)                                                                                                          \
     template void launch_place_entries<V, X, Offset>(const OnePassMatrix<V>&, int, std::int64_t, const Offset*, const std::int32_t*, const X*,              \
-                                                     std::uint16_t*, V*, int, cudaStream_t);
+                                                     std::uint16_t*, V*, int, cudaStream_t);                                                           \
+    template void launch_refill<V, X, Offset>(const OnePassMatrix<V>&, const Offset*, const std::int32_t*, const X*, V*, unsigned*, cudaStream_t);
 #define LSMR_INSTANTIATE(V, X)                                                                                                                         \
     LSMR_INSTANTIATE_OFFSET(V, X, std::int32_t)                                                                                                        \
     LSMR_INSTANTIATE_OFFSET(V, X, std::int64_t)                                                                                                        \

@@ -45,6 +45,11 @@ void launch_count_groups(std::int64_t rows, std::int32_t cols, std::int32_t slic
 template <class V, class X, class Offset>
 void launch_place_entries(const OnePassMatrix<V>& matrix, int batch, std::int64_t longest_row, const Offset* offsets, const std::int32_t* columns, const X* values,
                           std::uint16_t* placed_columns, V* placed_values, int multiprocessors, cudaStream_t stream);
+// Values of another matrix into the places of `matrix`. *misfits, in device memory, <- 0 where both have entries at the same places, no row has more than 64,
+// none has a column twice, and all values are those of V; else the values are worth nothing.
+template <class V, class X, class Offset>
+void launch_refill(const OnePassMatrix<V>& matrix, const Offset* offsets, const std::int32_t* columns, const X* values, V* placed_values, unsigned* misfits,
+                   cudaStream_t stream);
 
 // --- products ---
 // Blocks, one a multiprocessor, each with `panels` sums of z in shared memory, which `team` warps share each. No panels: the columns are too many.

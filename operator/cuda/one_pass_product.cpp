@@ -19,6 +19,13 @@ std::int64_t shared_bytes(const CudaContext& context) {
     return bytes;
 }
 
+// Bytes of A x and A^T y: A with 16-bit columns, A^T with those of m rows; y read and written, then gathered.
+double pair_bytes(std::int64_t rows, std::int64_t cols, std::int64_t nnz, int value_bytes, int vector_bytes) {
+    const auto m = static_cast<double>(rows);
+    const auto n = static_cast<double>(cols);
+    return (2.0 * value_bytes + 2 + (rows <= kOnePassColumns ? 2 : 4)) * static_cast<double>(nnz) + 2 * m + vector_bytes * (3 * m + 3 * n);
+}
+
 std::int64_t slices_of(std::int64_t rows) { return (rows + kSliceRows - 1) / kSliceRows; }
 
 template <class T>
@@ -36,8 +43,11 @@ struct OnePassScratch final : ProductScratch {
 template <class V, class T>
 class PlacedOnePass final : public OnePassProduct<T> {
   public:
-    PlacedOnePass(const DeviceCsr<T>& a, std::int64_t longest_row, double least_gain, bool rounded, const CudaContext& context)
+    PlacedOnePass(const DeviceCsr<T>& a, const OrientationProfile& profile, double least_gain, bool rounded, const CudaContext& context)
         : nnz_(a.nnz), rounded_(rounded), launch_(launch_for<T>(a.rows, a.cols, context)) {
+        const std::int64_t longest_row = profile.longest;
+        constexpr double kCopyBytesPerSecond = 4.2e12;
+        least_pair_seconds_ = pair_bytes(a.rows, a.cols, a.nnz, profile.exact_bf16 ? 2 : static_cast<int>(sizeof(V)), sizeof(T)) / kCopyBytesPerSecond;
         matrix_.rows = static_cast<std::uint32_t>(a.rows);
         matrix_.cols = static_cast<std::int32_t>(a.cols);
         matrix_.slices = static_cast<std::int32_t>(slices_of(a.rows));
@@ -90,6 +100,17 @@ class PlacedOnePass final : public OnePassProduct<T> {
         launch_one_pass_adjoint<V, T>(launch_, matrix_, y, mine.block_sums.data(), mine.context.stream());
         apply_kept_adjoint(a, b, x, partials, scratch);
     }
+    bool refill(const DeviceCsr<T>& a, const CudaContext& context) override {
+        if (a.nnz != nnz_ || rounded_) return false;
+        DeviceBuffer<unsigned> misfits(context, 1);
+        a.with_offsets([&](const auto* offsets) {
+            launch_refill<V, T>(matrix_, offsets, a.columns->data(), a.values->data(), values_.data(), misfits.data(), context.stream());
+        });
+        unsigned found = 0;
+        LSMR_CHECK(cudaMemcpyAsync(&found, misfits.data(), sizeof found, cudaMemcpyDeviceToHost, context.stream()));
+        context.synchronize();
+        return found == 0;
+    }
     std::int32_t row_partials() const override { return launch_.row_partials(); }
     std::int32_t col_partials() const override { return launch_.col_partials(); }
     std::int64_t bytes() const override { return first_groups_.bytes() + columns_.bytes() + values_.bytes(); }
@@ -100,12 +121,14 @@ class PlacedOnePass final : public OnePassProduct<T> {
         return words;
     }
     bool rounded_values() const override { return rounded_; }
+    double least_pair_seconds() const override { return least_pair_seconds_; }
 
   private:
     double fill() const { return static_cast<double>(groups_ * kGroupPlaces) / static_cast<double>(std::max<std::int64_t>(nnz_, 1)); }
 
     std::int64_t nnz_;
     bool rounded_;
+    double least_pair_seconds_ = 0;
     OnePassLaunch launch_;
     std::int64_t groups_ = 0;
     OnePassMatrix<V> matrix_;
@@ -120,9 +143,7 @@ double one_pass_gain(std::int64_t rows, std::int64_t cols, std::int64_t nnz, std
                      const OnePassLaunch& launch) {
     const auto m = static_cast<double>(rows);
     const auto n = static_cast<double>(cols);
-    const auto k = static_cast<double>(nnz);
-    // A with 16-bit columns, A^T with those of m rows; y read and written, then gathered.
-    const double pair = (2.0 * value_bytes + 2 + (rows <= kOnePassColumns ? 2 : 4)) * k + 2 * m + vector_bytes * (3 * m + 3 * n);
+    const double pair = pair_bytes(rows, cols, nnz, value_bytes, vector_bytes);
     const double once = (value_bytes + 2.0) * static_cast<double>(places) + 4 * m / kSliceRows + vector_bytes * (2 * m + 2 * n + 2.0 * launch.blocks * n);
     constexpr double kBytesPerSecond = 3.7e12;
     constexpr double kTurnSeconds = 130e-9;  // of a group
@@ -152,9 +173,9 @@ std::unique_ptr<OnePassProduct<T>> make_one_pass_product(const DeviceCsr<T>& a, 
     if (!why_not.empty()) throw InputError("one-pass storage is refused: " + why_not);
     const bool fp32_values = narrow == NarrowKind::fp32_values || (narrow == NarrowKind::lossless && profile.exact_fp32);
     if (std::is_same_v<T, double> && fp32_values) {
-        return std::make_unique<PlacedOnePass<float, T>>(a, profile.longest, least_gain, !profile.exact_fp32, context);
+        return std::make_unique<PlacedOnePass<float, T>>(a, profile, least_gain, !profile.exact_fp32, context);
     }
-    return std::make_unique<PlacedOnePass<T, T>>(a, profile.longest, least_gain, false, context);
+    return std::make_unique<PlacedOnePass<T, T>>(a, profile, least_gain, false, context);
 }
 
 template <class T>

@@ -24,11 +24,15 @@ class OnePassProduct {
     virtual void apply_kept_adjoint(Scalar<T> a, Scalar<T> b, T* x, double* partials, ProductScratch& scratch) const = 0;
     // x <- a A^T y + b x.
     virtual void apply_adjoint(Scalar<T> a, const T* y, Scalar<T> b, T* x, double* partials, ProductScratch& scratch) const = 0;
+    // The values of another matrix of this shape in the places of those before. False: its entries are not at the same places, or its values need a wider
+    // type, and the product is not to be used. Waits.
+    virtual bool refill(const DeviceCsr<T>& a, const CudaContext& context) = 0;
     virtual std::int32_t row_partials() const = 0;
     virtual std::int32_t col_partials() const = 0;
     virtual std::int64_t bytes() const = 0;
     virtual std::string words() const = 0;
     virtual bool rounded_values() const = 0;  // stored values differ from those given
+    virtual double least_pair_seconds() const = 0;  // of both products by two stored orientations, however they are stored: their bytes by the bandwidth
 };
 
 // Time of the two products of an iteration over that of one pass, both by their bytes on an H200, or the pass by the turns that its warps take where
@@ -38,6 +42,8 @@ double one_pass_gain(std::int64_t rows, std::int64_t cols, std::int64_t nnz, std
 // One pass is tried, and timed against two products, where it promises at least this; and taken without timing where it promises more.
 inline constexpr double kOnePassGainToTry = 1.15;
 inline constexpr double kOnePassGainUntimed = 1.5;
+// One pass that is timed to be so many times as fast as least_pair_seconds() is taken before anything is known of the two products.
+inline constexpr double kOnePassGainAtOnce = 1.15;
 
 // Why A can have no such product, in words; empty: it can. longest_row: of A.
 template <class T>

@@ -1,5 +1,5 @@
-// A counting sort by column that keeps the order of rows. Chunks of rows go through a stable radix sort by column; each sorted run is
-// appended to its row of A^T. No atomic decides a place, so the result is the same at every run.
+// A sort by column that keeps the order of rows. Chunks of rows go through a stable radix sort by column; each sorted run is
+// appended to its row of A^T, and one chunk is A^T. No atomic decides a place, so the result is the same at every run.
 #include <cub/device/device_radix_sort.cuh>
 #include <cub/device/device_scan.cuh>
 
@@ -65,6 +65,44 @@ __global__ void advance_kernel(std::int64_t count, const std::int32_t* keys, con
     }
 }
 
+// Where each column's run begins in all entries.
+template <class Offset>
+__global__ void bounds_kernel(std::int64_t cols, std::int64_t nnz, const std::int32_t* keys, Offset* out_offsets) {
+    for (std::int64_t j = first_index(); j <= cols; j += index_step()) {
+        std::int64_t begin = 0, end = nnz;  // of those whose keys may be the first that is not below j
+        while (begin < end) {
+            const std::int64_t middle = begin + (end - begin) / 2;
+            if (keys[middle] < j) begin = middle + 1;
+            else end = middle;
+        }
+        out_offsets[j] = static_cast<Offset>(begin);
+    }
+}
+
+template <class T>
+__global__ void gather_kernel(std::int64_t nnz, const std::int32_t* order, const std::int32_t* entry_row, const T* values, std::int32_t* out_columns,
+                              T* out_values) {
+    for (std::int64_t t = first_index(); t < nnz; t += index_step()) {
+        const std::int32_t from = order[t];
+        out_columns[t] = entry_row[from];
+        out_values[t] = values[from];
+    }
+}
+
+// scratch.keys and scratch.order <- the columns of `count` entries from `base` on, sorted, and where each was; scratch.entry_row <- their rows.
+template <class Offset>
+void launch_sort(std::int64_t first_row, std::int64_t end_row, std::int64_t base, std::int64_t count, std::int64_t cols, const Offset* offsets,
+                 const std::int32_t* columns, TransposeScratch& scratch, cudaStream_t stream) {
+    rows_kernel<<<static_cast<unsigned>(vector_blocks((end_row - first_row) * 32)), kThreads, 0, stream>>>(
+        first_row, end_row, offsets, base, scratch.entry_row.data(), scratch.positions.data());
+    LSMR_CHECK(cudaGetLastError());
+    int key_bits = 1;
+    while ((std::int64_t{1} << key_bits) < cols) ++key_bits;
+    std::size_t bytes = scratch.temporary_bytes;
+    LSMR_CHECK(cub::DeviceRadixSort::SortPairs(scratch.temporary.data(), bytes, columns + base, scratch.keys.data(), scratch.positions.data(),
+                                               scratch.order.data(), count, 0, key_bits, stream));
+}
+
 }  // namespace
 
 TransposeScratch::TransposeScratch(const CudaContext& context, std::int64_t cols, std::int64_t chunk)
@@ -97,8 +135,6 @@ void launch_transpose(std::int64_t rows, std::int64_t cols, const std::int64_t* 
     LSMR_CHECK(cub::DeviceScan::ExclusiveSum(scratch.temporary.data(), bytes, out_offsets, out_offsets, cols + 1, stream));
     cursor_kernel<<<blocks(cols), kThreads, 0, stream>>>(cols, out_offsets, scratch.cursor.data());
     LSMR_CHECK(cudaGetLastError());
-    int key_bits = 1;
-    while ((std::int64_t{1} << key_bits) < cols) ++key_bits;
 
     for (std::int64_t row = 0; row < rows;) {
         const std::int64_t base = host_offsets[row];
@@ -107,12 +143,7 @@ void launch_transpose(std::int64_t rows, std::int64_t cols, const std::int64_t* 
         LSMR_EXPECT(end_row > row);  // the chunk holds the longest row
         const std::int64_t count = host_offsets[end_row] - base;
         if (count > 0) {
-            rows_kernel<<<blocks((end_row - row) * 32), kThreads, 0, stream>>>(row, end_row, offsets, base, scratch.entry_row.data(),
-                                                                              scratch.positions.data());
-            LSMR_CHECK(cudaGetLastError());
-            bytes = scratch.temporary_bytes;
-            LSMR_CHECK(cub::DeviceRadixSort::SortPairs(scratch.temporary.data(), bytes, columns + base, scratch.keys.data(),
-                                                       scratch.positions.data(), scratch.order.data(), count, 0, key_bits, stream));
+            launch_sort(row, end_row, base, count, cols, offsets, columns, scratch, stream);
             head_kernel<<<blocks(count), kThreads, 0, stream>>>(count, scratch.keys.data(), scratch.head.data());
             LSMR_CHECK(cudaGetLastError());
             place_kernel<<<blocks(count), kThreads, 0, stream>>>(count, scratch.keys.data(), scratch.order.data(), scratch.entry_row.data(),
@@ -126,7 +157,25 @@ void launch_transpose(std::int64_t rows, std::int64_t cols, const std::int64_t* 
     }
 }
 
+template <class T, class Offset>
+void launch_whole_transpose(std::int64_t rows, std::int64_t cols, std::int64_t nnz, const Offset* offsets, const std::int32_t* columns, const T* values,
+                            Offset* out_offsets, std::int32_t* out_columns, T* out_values, TransposeScratch& scratch, cudaStream_t stream) {
+    LSMR_EXPECT(nnz <= scratch.chunk_entries);
+    if (nnz == 0) {
+        LSMR_CHECK(cudaMemsetAsync(out_offsets, 0, static_cast<std::size_t>(cols + 1) * sizeof(Offset), stream));
+        return;
+    }
+    launch_sort(0, rows, 0, nnz, cols, offsets, columns, scratch, stream);
+    bounds_kernel<<<static_cast<unsigned>(vector_blocks(cols + 1)), kThreads, 0, stream>>>(cols, nnz, scratch.keys.data(), out_offsets);
+    LSMR_CHECK(cudaGetLastError());
+    gather_kernel<<<static_cast<unsigned>(vector_blocks(nnz)), kThreads, 0, stream>>>(nnz, scratch.order.data(), scratch.entry_row.data(), values, out_columns,
+                                                                                     out_values);
+    LSMR_CHECK(cudaGetLastError());
+}
+
 #define LSMR_INSTANTIATE(T, Offset)                                                                                                    \
+    template void launch_whole_transpose(std::int64_t, std::int64_t, std::int64_t, const Offset*, const std::int32_t*, const T*, Offset*,   \
+                                         std::int32_t*, T*, TransposeScratch&, cudaStream_t);                                               \
     template void launch_transpose(std::int64_t, std::int64_t, const std::int64_t*, const Offset*, const std::int32_t*, const T*, Offset*, \
                                    std::int32_t*, T*, TransposeScratch&, cudaStream_t);
 LSMR_INSTANTIATE(double, std::int32_t)

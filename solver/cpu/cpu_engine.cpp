@@ -1,7 +1,6 @@
 #include <omp.h>
 
 #include <algorithm>
-#include <chrono>
 
 #include "operator/matrix_operator.hpp"
 #include "solver/cpu/cpu_backend.hpp"
@@ -30,11 +29,9 @@ template <class T>
 class CpuEngine final : public Engine {
   public:
     CpuEngine(const EngineMatrix& a, const PrepareOptions& options) : options_(options) {
-        const auto start = std::chrono::steady_clock::now();
         update(a);
         info_.device = DeviceKind::cpu;
         info_.device_name = "CPU";
-        info_.setup_seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
     }
 
     void update(const EngineMatrix& a) override {
@@ -46,6 +43,9 @@ class CpuEngine final : public Engine {
         } else {
             make_operators();
         }
+        SetupSeconds setup = operator_->plan().setup;
+        if (below_) setup += below_->plan().setup;
+        SetupClock clock;
         k_.reset();
         const std::vector<std::int32_t> order = column_order();
         if (a.preconditioner) {
@@ -58,8 +58,10 @@ class CpuEngine final : public Engine {
         }
         if (a.cholesky) k_ = a.cholesky->template inverse<T>(order);
         if (k_) backend_->set_preconditioner(*k_);
+        clock.lap(setup.preconditioner);
         if (kNarrow) audit_ = std::make_unique<HostAudit>(*a.working, a.below.get());
         info_.plan = operator_->plan();
+        info_.plan.setup = setup;
         info_.order = operator_->order();
         info_.threads = omp_get_max_threads();
     }

@@ -59,7 +59,6 @@ class CudaBackend {
           order_(order ? std::move(order) : std::make_shared<const MatrixOrder>()),
           context_(context),
           workspace_(a.make_workspace(&context)),
-          uploader_(context),
           constants_(context, kConstants),
           ended_(context, 1) {
         LSMR_CHECK(cudaMemsetAsync(ended_.data(), 0, sizeof(unsigned), stream()));
@@ -129,14 +128,7 @@ class CudaBackend {
     // Waits.
     void download_col(double* dst, const T* src, std::int64_t n, int exponent) {
         const PowerOfTwo scale(exponent);
-        if (staging_.size() == 0) staging_ = PinnedBuffer<T>(kStaging);
-        for (std::int64_t begin = 0; begin < n; begin += kStaging) {
-            const std::int64_t count = std::min(kStaging, n - begin);
-            LSMR_CHECK(cudaMemcpyAsync(staging_.data(), src + begin, static_cast<std::size_t>(count) * sizeof(T), cudaMemcpyDeviceToHost, stream()));
-            context_.synchronize();
-            #pragma omp parallel for schedule(static)
-            for (std::int64_t i = 0; i < count; ++i) dst[source(order_->col, begin + i)] = scale(static_cast<double>(staging_[i]));
-        }
+        cuda::download(context_, src, n, [&](std::int64_t i, T value) { dst[source(order_->col, i)] = scale(static_cast<double>(value)); });
     }
     // As they are, from and to host memory. Both wait.
     void get_vector(T* dst, const T* src, std::int64_t n) const { copy(dst, src, n, cudaMemcpyDeviceToHost); }
@@ -310,7 +302,6 @@ class CudaBackend {
     }
 
   private:
-    static constexpr std::int64_t kStaging = std::int64_t{1} << 20;
     static constexpr std::int64_t kLongestBatch = 64;
     static constexpr std::int64_t kGraphIterations = 16;  // divides kLongestBatch, as batches double
     static constexpr std::int64_t kLongestLaunch = 2048;  // iterations of the persistent kernel: far below 0.2 s, and a launch costs nothing beside them
@@ -323,7 +314,7 @@ class CudaBackend {
     }
     void upload(T* dst, const double* src, std::int64_t n, int exponent, const std::vector<std::int32_t>& order) {
         const PowerOfTwo scale(exponent);
-        uploader_.fill(dst, n, [&](std::int64_t i) { return static_cast<T>(scale(src[source(order, i)])); });
+        cuda::Uploader(context_).fill(dst, n, [&](std::int64_t i) { return static_cast<T>(scale(src[source(order, i)])); });
     }
     CUstream_st* stream() const { return context_.stream(); }
     T* vector(std::vector<DeviceBuffer<T>>& list, std::size_t k, std::int64_t n) {
@@ -379,7 +370,6 @@ class CudaBackend {
     const LinearOperator<T>* preconditioner_ = nullptr;
     std::unique_ptr<Workspace> preconditioner_workspace_;
     SmallProblem<T>* small_ = nullptr;
-    cuda::Uploader uploader_;
     DeviceBuffer<Coefficient<T>> constants_;
     DeviceBuffer<unsigned> ended_;  // blocks of the elementwise step that runs
     std::vector<DeviceBuffer<T>> row_vectors_;
@@ -390,7 +380,6 @@ class CudaBackend {
     NormPartials lists_[cuda::kMaxSlots];
     PinnedBuffer<IterationRecord> ring_;
     PinnedBuffer<Progress> progress_;
-    PinnedBuffer<T> staging_;
     DeviceBuffer<std::byte> state_;
     cudaEvent_t events_[2] = {};
 };

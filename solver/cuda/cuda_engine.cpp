@@ -1,8 +1,6 @@
 #include <fmt/format.h>
 #include <omp.h>
 
-#include <chrono>
-
 #include "operator/cuda/cuda_operators.hpp"
 #include "solver/cuda/cuda_backend.hpp"
 #include "solver/cuda/cuda_inverse.hpp"
@@ -20,18 +18,26 @@ class CudaEngine final : public Engine {
   public:
     CudaEngine(const EngineMatrix& a, const PrepareOptions& options)
         : options_(options), context_(options.device_index, options.gpu_memory_limit_bytes) {
-        const auto start = std::chrono::steady_clock::now();
+        SetupSeconds setup;
+        clock_.lap(setup.context);
         update(a);
+        info_.plan.setup += setup;
         info_.device = DeviceKind::cuda;
         info_.device_name = context_.device_name();
         if (context_.pool().backend() == MemoryPool::Backend::plain) {
             info_.notes.push_back("this device has no memory pools: cudaMalloc is used");
         }
-        info_.setup_seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
     }
 
     void update(const EngineMatrix& a) override {
         const DeviceScope scope(context_.device());
+        SetupClock clock;
+        SetupSeconds setup;
+        double of_operators = 0;  // they have clocks of their own
+        const auto lap = [&](double& phase) {
+            context_.synchronize();
+            clock.lap(phase);
+        };
         a_ = a;
         k_.reset();
         sketch_.reset();
@@ -41,6 +47,9 @@ class CudaEngine final : public Engine {
         } else {
             make_operators();
         }
+        setup += operator_->plan().setup;
+        if (below_) setup += below_->plan().setup;
+        clock.lap(of_operators);
         const std::vector<std::int32_t> order = column_order();
         if (a.preconditioner) k_ = make_cuda_operator<T>(a.preconditioner->k, context_, small_operator_options(options_, 0, order, order));
         if (a.sketch) {
@@ -48,16 +57,22 @@ class CudaEngine final : public Engine {
             k_ = sketch_->template inverse<T>(order);
         }
         if (a.cholesky) k_ = make_cuda_inverse<T>(*a.cholesky, order, context_);
+        lap(setup.preconditioner);
         if (!backend_) {
             check_vectors_fit();
             backend_ = std::make_unique<CudaBackend<T>>(stack_ ? *stack_ : static_cast<const LinearOperator<T>&>(*operator_), context_, operator_->order());
         }
         if (k_) backend_->set_preconditioner(*k_);
+        lap(setup.buffers);
         choose_executor();
+        lap(setup.executor);
         // The products are those of a rounded matrix: the truth is on the host.
         if (kNarrow || options_.narrow == NarrowKind::fp32_values) audit_ = std::make_unique<HostAudit>(*a.working, a.below.get());
-        context_.pool().trim();  // what only the setup needed
+        lap(setup.buffers);
+        context_.pool().trim(vector_bytes());  // what only the setup needed, and a solve does not
+        lap(setup.release);
         info_.plan = operator_->plan();
+        info_.plan.setup = setup;
         info_.order = operator_->order();
         info_.threads = omp_get_max_threads();
     }
@@ -175,6 +190,7 @@ class CudaEngine final : public Engine {
         }
     }
 
+    SetupClock clock_;  // of the making of the context
     EngineMatrix a_;
     PrepareOptions options_;
     CudaContext context_;
