@@ -67,8 +67,8 @@ struct DriveProblem {
 std::string suspect_words(Suspect suspect, std::int64_t iteration);
 // A sentence with the numbers that decided.
 // a_norm: as the tests used it; ar_bound: what test 2 allows ||A^T r|| whatever ||A|| ||r|| is.
-std::string outcome_words(Status status, const SolveResult& result, const SolveOptions& options, double a_norm, double ar_bound,
-                          double eps);
+std::string outcome_words(Status status, const SolveResult& result, const SolveOptions& options, double a_norm, double x0_norm,
+                          double ar_bound, double eps);
 
 template <class Method, class Backend>
 class Drive {
@@ -162,7 +162,7 @@ class Drive {
             // A run from a guess was to end halfway (kHalfway); those after it begin at the true residual again, too.
             const bool from_guess = !problem_.guess.empty();
             const bool halfway = from_guess && result.restarts == 0;
-            if (refused && may_go_on && !halfway && tighten(claim, now) && !from_guess) {
+            if (refused && may_go_on && !halfway && !from_guess && (was_early(progress) || tighten(claim, now))) {
                 entry = Entry::go_on;
                 continue;
             }
@@ -206,7 +206,7 @@ class Drive {
         // (||A^T r|| / ||r||) / (||A^T r_0|| / ||r_0||), free of the scale of A and b.
         result.norms.start_ratio = best.ar / best.r_damped / (at_.ar_start / at_.r_start);
         result.message = result.status == Status::non_finite ? suspect_words(progress.suspect, progress.suspect_iteration)
-                                                             : outcome_words(result.status, result, options_, std::ldexp(claim_norm(), -e_),
+                                                             : outcome_words(result.status, result, options_, std::ldexp(claim_norm(), -e_), unscale_x(x0_norm_),
                                                                              unscale_ar(at_.ar_bound), kEps);
         result.solve_seconds = seconds_since(start_clock_) - result.audit_seconds;
         return result;
@@ -229,7 +229,7 @@ class Drive {
     void choose_scale() {
         double a_max = problem_.a_max_abs;
         int a_max_exponent = problem_.a_exponent;
-        const int operator_exponent = problem_.a_exponent + a_.exponent();
+        operator_exponent_ = problem_.a_exponent + a_.exponent();
         const bool unknown_a = problem_.a_frobenius < 0;
         if (unknown_a) {
             // A user's operator: measured by one product, |A^T b| against |b|.
@@ -240,12 +240,15 @@ class Drive {
             backend_.upload_row(u, problem_.b.data(), m_, -b_exponent);
             backend_.adjoint_product(1.0, u, 0.0, g);
             a_max = backend_.max_abs_now(n_, g);
-            a_max_exponent = operator_exponent;
+            a_max_exponent = operator_exponent_;
         }
         e_ = binary_exponent(a_max) - a_max_exponent;
         const double damp = options_.damp * largest_scale();
         if (damp > 0) e_ = a_max > 0 ? std::max(e_, binary_exponent(damp)) : binary_exponent(damp);
         e_ = -e_;
+        // Where A is zero the damping alone sets the scale, and any is that of the operator's zeros. Elsewhere sigma must be a T.
+        if (!unknown_a && a_max == 0) operator_exponent_ = e_;
+        e_ = std::min(e_, operator_exponent_ + std::numeric_limits<T>::max_exponent - 2);
         const double b_max = max_abs(problem_.b.data(), m_);
         double x_max = problem_.use_x0 ? max_abs(problem_.x.data(), n_) : 0.0;
         if (has_given_center()) x_max = std::max(x_max, max_abs(options_.center.data(), n_));
@@ -258,7 +261,7 @@ class Drive {
             f_ = b_max > 0 || x_max > 0 ? std::max(f_, g_exponent) : g_exponent;
         }
         f_ = -f_;
-        sigma_ = std::ldexp(1.0, std::clamp(e_ - operator_exponent, -1022, 1022));
+        sigma_ = std::ldexp(1.0, std::max(e_ - operator_exponent_, -1022));
         lambda_ = std::ldexp(options_.damp, e_);
         at_.ar_bound = std::ldexp(options_.ar_bound, e_ + f_);
         // ||[A'; lambda' D]||_F and ||[A'; lambda' I]||_F; n lambda'^2 is safe: lambda' < 1.
@@ -398,7 +401,7 @@ class Drive {
         damping_.reset();
         if (!at_.stacked) return;
         // sigma multiplies the whole stack, so lambda I is given in the operator's units.
-        const double lambda = std::ldexp(options_.damp, problem_.a_exponent + a_.exponent());
+        const double lambda = std::ldexp(options_.damp, operator_exponent_);
         if (scales_columns()) {
             std::vector<double> diagonal(problem_.column_scale.begin(), problem_.column_scale.end());
             for (double& d : diagonal) d *= lambda;
@@ -494,6 +497,8 @@ class Drive {
         rules.b_norm = b_norm_;
         rules.a_norm = a_norm_;
         rules.a_norm_of_x = a_norm_of_z_;
+        rules.x0_norm = x0_norm_;
+        rules.a_norm_of_x0 = claim_norm_;
         rules.ar_bound = at_.tolerances.ar_part * at_.ar_bound;
         if (at_start && !other_metric()) rules.ar_relative = options_.ar_relative;
         if (at_start && !problem_.guess.empty()) rules.ar_relative = kHalfway;
@@ -698,6 +703,12 @@ class Drive {
         }
     }
 
+    // LSMR and LSQR test with the ||x|| of the iteration before. Where x shrinks, as from an x0 that is far larger than the solution, the
+    // claim may not hold with its own; nothing is wrong with the vectors then, and the run goes on with them.
+    bool was_early(const Progress& p) {
+        return passed_test(backend_.get_state(state_).rules, {p.iteration, p.r_norm, p.ar_norm, p.a_norm, p.cond, p.x_norm}) == kGoOn;
+    }
+
     // After a claim that holds for z and not for x: smaller tolerances for z, as far as x misses its own. False where there are none below.
     bool tighten(Status claim, const Residuals& now) {
         if (!other_metric() || claim == Status::compatible_eps || claim == Status::least_squares_eps) return false;
@@ -756,6 +767,7 @@ class Drive {
     std::int64_t max_iterations_ = 0;
     int e_ = 0;
     int f_ = 0;
+    int operator_exponent_ = 0;  // the operator's values are those of 2^operator_exponent_ A
     double sigma_ = 1;
     double lambda_ = 0;
     double a_norm_ = 0;       // scaled, of z, with the damping; 0: unknown

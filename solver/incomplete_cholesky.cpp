@@ -10,6 +10,7 @@
 #include "memory/error.hpp"
 #include "memory/host_buffer.hpp"
 #include "solver/power_of_two.hpp"
+#include "solver/preconditioner.hpp"
 
 namespace lsmr {
 namespace {
@@ -17,10 +18,6 @@ namespace {
 constexpr double kFirstShift = 1e-3;        // of a diagonal of 1, where one is needed
 constexpr double kLeastPivot = 1e-14;       // below it a pivot is rounding
 constexpr std::int64_t kEntryBytes = 12;
-
-double largest_entry(const CsrMatrix& a, const CsrMatrix* below) {
-    return std::max(max_abs_value(a), below != nullptr ? max_abs_value(*below) : 0.0);
-}
 
 }  // namespace
 
@@ -93,7 +90,7 @@ class TriangularInverse final : public LinearOperator<T> {
 IncompleteCholesky::IncompleteCholesky(const CsrMatrix& a, const CsrMatrix* below, const std::vector<double>& column_scale, double damp,
                                        const IncompleteCholeskyOptions& options) {
     const auto n = static_cast<std::size_t>(a.cols());
-    exponent_ = binary_exponent(largest_entry(a, below));
+    exponent_ = largest_exponent(a, below, column_scale, damp);
     const CsrMatrix scaled = a.scaled_by_power_of_two(-exponent_);
     const CsrMatrix scaled_t = scaled.transposed();
     CsrMatrix below_scaled, below_t;
@@ -114,7 +111,7 @@ IncompleteCholesky::IncompleteCholesky(const CsrMatrix& a, const CsrMatrix* belo
         }
     }
     scale_.resize(n);
-    for (std::size_t j = 0; j < n; ++j) scale_[j] = squares[j] > 0 ? 1 / std::sqrt(squares[j]) : 1.0;
+    for (std::size_t j = 0; j < n; ++j) scale_[j] = squares[j] > 0 ? 1 / std::sqrt(std::max(squares[j], kLeastSquaredNorm)) : 1.0;
     shift_ = options.shift;
     while (!factor(scaled, scaled_t, below != nullptr ? &below_scaled : nullptr, below != nullptr ? &below_t : nullptr, diagonal, options)) {
         shift_ = std::max(2 * shift_, kFirstShift);
@@ -162,7 +159,7 @@ bool IncompleteCholesky::factor(const CsrMatrix& a, const CsrMatrix& at, const C
         w[column] += diagonal[column];
         for (const std::int32_t i : pattern) w[static_cast<std::size_t>(i)] *= scale_[column] * scale_[static_cast<std::size_t>(i)];
         w[column] += shift_;
-        if (w[column] == 0) w[column] = 1;  // an empty column
+        if (w[column] < 0.5) w[column] = 1;  // an empty column, or one too short for its scale
         // Less what earlier columns of L contribute.
         for (std::int32_t k = first[column]; k >= 0;) {
             const auto source = static_cast<std::size_t>(k);

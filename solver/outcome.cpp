@@ -1,6 +1,7 @@
 // The sentences of a result.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 
 #include "solver/driver.hpp"
@@ -20,8 +21,8 @@ std::string suspect_words(Suspect suspect, std::int64_t iteration) {
     return fmt::format("{} is not finite {}", what, when);
 }
 
-std::string outcome_words(Status status, const SolveResult& result, const SolveOptions& options, double a_norm, double ar_bound,
-                          double eps) {
+std::string outcome_words(Status status, const SolveResult& result, const SolveOptions& options, double a_norm, double x0_norm,
+                          double ar_bound, double eps) {
     const Norms& n = result.norms;
     const std::string sentence = status_sentence(status);
     const double r = n.r_damped;
@@ -35,8 +36,8 @@ std::string outcome_words(Status status, const SolveResult& result, const SolveO
             }
             return fmt::format("{}: ||A'r|| / (||A|| ||r||) = {:.3e}, atol = {:.3e}", sentence, n.ar / r / a_norm, options.atol);
         case Status::compatible_eps:
-            return fmt::format("{}: ||r|| / (||A|| ||x|| + ||b||) = {:.3e}, machine precision {:.1e}", sentence,
-                               r / (a_norm * n.x + n.b), eps);
+            return fmt::format("{}: ||r|| / (||A|| {} + ||b||) = {:.3e}, machine precision {:.1e}", sentence, x0_norm > n.x ? "||x0||" : "||x||",
+                               r / (a_norm * std::max(n.x, x0_norm) + n.b), eps);
         case Status::least_squares_eps:
             return fmt::format("{}: ||A'r|| / (||A|| ||r||) = {:.3e}, machine precision {:.1e}", sentence, n.ar / r / a_norm, eps);
         case Status::condition_limit:

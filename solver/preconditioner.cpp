@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <limits>
 #include <utility>
 
 #include "memory/error.hpp"
@@ -19,39 +18,36 @@ struct Block {
 
     double& at(std::vector<double>& m, std::int64_t i, std::int64_t j) { return m[static_cast<std::size_t>(i * n + j)]; }
 
-    // L L^T = B + shift I into `l`; false where a pivot is no larger than rounding makes it.
-    bool factor(double shift, std::vector<double>& l) {
-        double largest = 0;
-        for (std::int64_t i = 0; i < n; ++i) largest = std::max(largest, at(b, i, i) + shift);
-        const double least = 4 * static_cast<double>(n) * std::numeric_limits<double>::epsilon() * largest;
+    // L L^T = B + E into `l`, E a diagonal that is zero but where a column depends on those before it, to rounding: there it holds the
+    // square of the column's norm, 1 for an empty one. Returns how many such columns there are. Whatever E holds, A K has a singular value 1
+    // for each of the other columns and 0 for these. The larger E, the smaller K, which multiplies the rounding in A^T r along the null space.
+    std::int64_t factor(std::vector<double>& l) {
+        const double least = 1e-14 * static_cast<double>(n);  // of the squared norm
+        std::int64_t dependent = 0;
         l.assign(static_cast<std::size_t>(n * n), 0.0);
         for (std::int64_t j = 0; j < n; ++j) {
-            double pivot = at(b, j, j) + shift;
+            const double own = at(b, j, j);
+            double pivot = own;
             for (std::int64_t p = 0; p < j; ++p) pivot -= at(l, j, p) * at(l, j, p);
-            if (!(pivot > least)) return false;
-            at(l, j, j) = std::sqrt(pivot);
+            if (!(pivot > least * own)) {
+                pivot = own > 0 ? own : 1.0;
+                dependent += own > 0;
+            }
+            at(l, j, j) = std::sqrt(std::max(pivot, kLeastSquaredNorm));
             for (std::int64_t i = j + 1; i < n; ++i) {
                 double sum = at(b, i, j);
                 for (std::int64_t p = 0; p < j; ++p) sum -= at(l, i, p) * at(l, j, p);
                 at(l, i, j) = sum / at(l, j, j);
             }
         }
-        return true;
+        return dependent;
     }
 
-    // K; returns whether a shift was needed.
+    // K; returns whether columns depend on others.
     bool invert() {
-        double largest = 0;
-        for (std::int64_t i = 0; i < n; ++i) largest = std::max(largest, at(b, i, i));
         k.assign(static_cast<std::size_t>(n * n), 0.0);
-        if (!(largest > 0)) {
-            for (std::int64_t i = 0; i < n; ++i) at(k, i, i) = 1;
-            return false;
-        }
         std::vector<double> l;
-        double shift = 0;
-        // From about the rounding of the block's entries upwards.
-        for (double next = 1e-14 * largest; !factor(shift, l); next *= 10) shift = next;
+        const bool dependent = factor(l) > 0;
         // Row i of L^-1, by forward substitution; K = L^-T.
         for (std::int64_t j = 0; j < n; ++j) {
             for (std::int64_t i = j; i < n; ++i) {
@@ -60,7 +56,7 @@ struct Block {
                 at(k, j, i) = sum / at(l, i, i);
             }
         }
-        return shift > 0;
+        return dependent;
     }
 };
 
@@ -95,11 +91,15 @@ ColumnBlocks even_blocks(std::int64_t cols, std::int64_t size) {
     return blocks;
 }
 
+int largest_exponent(const CsrMatrix& a, const CsrMatrix* below, const std::vector<double>& column_scale, double damp) {
+    const double largest = std::max(max_abs_value(a), below != nullptr ? max_abs_value(*below) : 0.0);
+    return binary_exponent(std::max(largest, damp * (column_scale.empty() ? 1.0 : *std::max_element(column_scale.begin(), column_scale.end()))));
+}
+
 BlockPreconditioner make_block_preconditioner(const CsrMatrix& a, const CsrMatrix* below, const std::vector<double>& column_scale,
                                               double damp, const ColumnBlocks& blocks) {
     BlockPreconditioner p;
-    const double largest = std::max(max_abs_value(a), below != nullptr ? max_abs_value(*below) : 0.0);
-    p.exponent = binary_exponent(largest);
+    p.exponent = largest_exponent(a, below, column_scale, damp);
     const PowerOfTwo scale(-p.exponent);
     const std::int64_t cols = a.cols();
     std::vector<std::int32_t> block_of(static_cast<std::size_t>(cols));
@@ -142,7 +142,7 @@ BlockPreconditioner make_block_preconditioner(const CsrMatrix& a, const CsrMatri
             const double d = scale(damp) * (column_scale.empty() ? 1.0 : column_scale[j]);
             block.at(block.b, i, i) += d * d;
         }
-        p.shifted += block.invert();
+        p.singular += block.invert();
         // ||A K_b||_F^2 = sum over columns k of K of k^T (A^T A)_b k.
         for (std::int64_t c = 0; c < n; ++c) {
             for (std::int64_t i = 0; i <= c; ++i) {

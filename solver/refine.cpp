@@ -100,6 +100,7 @@ class Refinement {
         rules_.ar_bound = std::ldexp(options.ar_bound, e_ + f_);
         measure(x_);
         start_ = now_;
+        rules_.x0_norm = now_.x;
         rules_.ar_bound = std::max(rules_.ar_bound, options.ar_relative * now_.ar);
         max_iterations_ = resolved_max_iterations(options, m_.original->rows(), m_.original->cols(), Precision::mixed);
     }
@@ -263,7 +264,8 @@ class Refinement {
         for (std::size_t j = 0; j < d.size(); ++j) d[j] -= x0_[j];
         n.dx = norm(d);
         out_.method = options_.method;
-        out_.message = outcome_words(out_.status, out_, options_, std::ldexp(rules_.a_norm, -e_), std::ldexp(rules_.ar_bound, -e_ - f_), kEps64);
+        out_.message = outcome_words(out_.status, out_, options_, std::ldexp(rules_.a_norm, -e_), std::ldexp(rules_.x0_norm, e_ - f_),
+                                     std::ldexp(rules_.ar_bound, -e_ - f_), kEps64);
     }
     double column_scale(std::size_t j) const { return m_.column_scale.empty() ? 1.0 : m_.column_scale[j]; }
 

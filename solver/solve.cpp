@@ -149,7 +149,7 @@ std::shared_ptr<const BlockPreconditioner> make_preconditioner(const EngineMatri
         make_block_preconditioner(*m.working, m.below.get(), m.column_scale, PowerOfTwo(m.exponent)(options.preconditioner_damp), blocks));
     note = fmt::format("preconditioner: {} blocks of A^T A, at most {} columns each, {} entries", blocks.count(), blocks.largest(),
                        p->k.nnz());
-    if (p->shifted > 0) note += fmt::format("; {} of them are singular and were shifted", p->shifted);
+    if (p->singular > 0) note += fmt::format("; {} of them hold columns that depend on others", p->singular);
     return p;
 }
 

@@ -27,6 +27,8 @@ struct StopRules {
     double b_norm = 0;
     double a_norm = 0;       // ||[A; lambda I]||_F, exact; 0: unknown, the method's estimate is used
     double a_norm_of_x = 0;  // the ||A|| that belongs to ||x||, where a preconditioner gives test 2 another metric; 0: the same
+    double x0_norm = 0;      // ||x0||: b - A x0 was formed with rounding of its size, however small x becomes
+    double a_norm_of_x0 = 0;  // the ||A|| that belongs to it; 0: that of the estimates
     double ar_bound = 0;     // for ||A^T r||
     double ar_relative = 0;  // becomes ar_relative ||A^T r_0|| in ar_bound at the start
     double trust_radius = 0;  // for ||x - x0||; 0: off
@@ -87,7 +89,8 @@ LSMR_HD inline int passed_test(const StopRules& rules, const Estimates& e) {
     const double btol = rules.btol > rules.eps ? rules.btol : rules.eps;
     if (fit && e.r_norm <= btol * rules.b_norm + atol * a_times_x) return static_cast<int>(Status::compatible_eps);
     // Nothing better can be had: b - A x is rounding alone.
-    if (e.r_norm <= rules.eps * (rules.b_norm + a_times_x)) return static_cast<int>(Status::compatible_eps);
+    const double a_times_x0 = (rules.a_norm_of_x0 > 0 ? rules.a_norm_of_x0 : e.a_norm) * rules.x0_norm;
+    if (e.r_norm <= rules.eps * (rules.b_norm + (a_times_x > a_times_x0 ? a_times_x : a_times_x0))) return static_cast<int>(Status::compatible_eps);
     if (e.ar_norm <= atol * a_times_r) return static_cast<int>(Status::least_squares_eps);
     if (rules.conlim > 0 && e.cond * rules.eps >= 1) return static_cast<int>(Status::condition_eps);
     return kGoOn;

@@ -312,13 +312,13 @@ TEST_CASE("preconditioner: blocks are found") {
     CHECK(detect_blocks(*zero_matrix(2, 0)).count() == 0);
     CHECK(even_blocks(10, 4).begins == std::vector<std::int64_t>{0, 4, 8, 10});
 }
-// K^T (A^T A + damp^2 I)_b K = I; singular blocks are shifted, empty ones are I.
+// K^T (A^T A + damp^2 I)_b K = I; in singular blocks A K has singular values 1 and 0; empty columns are those of I.
 TEST_CASE("preconditioner: factors of the blocks") {
     const Matrix a = bundle_matrix();
     for (const double damp : {0.0, 0.3}) {
         const ColumnBlocks blocks = detect_blocks(*a);
         const BlockPreconditioner p = make_block_preconditioner(*a, nullptr, {}, damp, blocks);
-        CHECK(p.shifted == 0);
+        CHECK(p.singular == 0);
         const DenseMatrix k = dense(p.k) * std::ldexp(1.0L, -p.exponent);
         const DenseMatrix gram = dense(*a).transpose() * dense(*a);
         for (std::size_t b = 0; b + 1 < blocks.begins.size(); ++b) {
@@ -336,10 +336,13 @@ TEST_CASE("preconditioner: factors of the blocks") {
     // Two equal columns, and one that is empty.
     const Matrix singular = matrix_of(3, 3, {1, 1, 0, 2, 2, 0, 3, 3, 0});
     const BlockPreconditioner p = make_block_preconditioner(*singular, nullptr, {}, 0, even_blocks(3, 2));
-    CHECK(p.shifted == 1);
+    CHECK(p.singular == 1);
     const DenseMatrix k = dense(p.k);
     CHECK(k(2, 2) == 1);
-    CHECK(k.allFinite());
+    const Eigen::JacobiSVD<DenseMatrix> svd(dense(*singular) * std::ldexp(1.0L, -p.exponent) * k);
+    CHECK(std::abs(static_cast<double>(svd.singularValues()(0)) - 1) <= 8 * kEps64);
+    CHECK(svd.singularValues()(1) <= 8 * kEps64);
+    CHECK(k.cwiseAbs().maxCoeff() <= 4);  // near 1, as the entries of A are there: no rounding of A^T r is enlarged
     const Vector b{1, 0, 2};
     const Answer answer = solve(with_blocks(on_cpu(), 2), singular, b, with_method(Method::lsmr, 1e-8));
     CHECK(answer.result.converged());

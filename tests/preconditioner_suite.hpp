@@ -126,6 +126,56 @@ inline void suite_preconditioned_answers(const PrepareOptions& base) {
             }
         }
     }
+    // Columns that depend on others of their block, at any tolerance: x stays of the solution's size, though A^T r in their direction is rounding.
+    const Triplets some = triplets(*random_sparse(60, 12, 3, 1124));
+    Triplets repeated{60, 12, {}, {}, {}};
+    for (std::size_t k = 0; k < some.values.size(); ++k) {
+        if (some.j[k] % 3 < 2) repeated.add(some.i[k], some.j[k], some.values[k]);
+        if (some.j[k] % 3 == 0) repeated.add(some.i[k], some.j[k] + 2, -3 * some.values[k]);
+    }
+    const Matrix dependent = repeated.matrix();
+    for (const Method method : {Method::lsmr, Method::lsqr, Method::cgls}) {
+        const SolveOptions options = with_method(method, 1e-12);
+        const Answer answer = solve(with_blocks(base, 3), dependent, random_vector(60, 1125), options);
+        CAPTURE(word(method));
+        CAPTURE(answer.result.message);
+        CHECK(answer.result.converged());
+        check_claim(answer.result, truth(*dependent, random_vector(60, 1125), answer.x), options, kEps64);
+        CHECK(norm(answer.x) <= 4 * norm(dense_solution(*dependent, random_vector(60, 1125)).x));
+    }
+    // A column too short for fp32, and no A at all but a damping far from 1: K stays in range.
+    const Matrix uneven = with_values(*random_sparse(60, 12, 3, 1126), [](std::int64_t, std::int64_t j, double value) {
+        return j == 7 ? value * 0x1p-200 : value;
+    });
+    for (const Precision precision : {Precision::fp64, Precision::fp32}) {
+        for (const Preconditioner kind : {Preconditioner::columns, Preconditioner::blocks, Preconditioner::cholesky}) {
+            for (const Method method : {Method::lsmr, Method::lsqr, Method::cgls}) {
+                PrepareOptions prepare = with_precision(base, precision);
+                prepare.preconditioner = kind;
+                SolveOptions options = with_method(method, precision == Precision::fp64 ? 1e-10 : 1e-5);
+                options.conlim = 0;
+                const Vector rhs = random_vector(60, 1127);
+                const Answer answer = solve(prepare, uneven, rhs, options);
+                CAPTURE(word(precision));
+                CAPTURE(static_cast<int>(kind));
+                CAPTURE(word(method));
+                CAPTURE(answer.result.message);
+                CHECK(answer.result.converged());
+                check_claim(answer.result, truth(*uneven, rhs, answer.x), options, eps_of(prepare));
+                for (const int exponent : {-300, 300}) {
+                    options.damp = prepare.preconditioner_damp = std::ldexp(1.0, exponent);
+                    options.damp_center = DampCenter::given;
+                    const Vector center = random_vector(12, 1128);
+                    options.center = center;
+                    const Answer damped = solve(prepare, zero_matrix(60, 12), Vector(60, 0.0), options, random_vector(12, 1129));
+                    CAPTURE(exponent);
+                    CAPTURE(damped.result.message);
+                    CHECK(damped.result.converged());
+                    CHECK(distance(damped.x, center) <= 1e-4 * norm(center));
+                }
+            }
+        }
+    }
     // fp32: claims are audited on the matrix of the host.
     for (const Method method : {Method::lsmr, Method::lsqr}) {
         const PrepareOptions prepare = with_precision(with_blocks(base), Precision::fp32);

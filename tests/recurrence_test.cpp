@@ -241,6 +241,16 @@ TEST_CASE("recurrence: stop tests at machine precision") {
     e = far_from_done();
     e.cond = 1.1 / kEps64;
     CHECK(code_of(rules, e) == Status::condition_eps);
+    // b - A x0 was formed with rounding of ||A|| ||x0||, however small x is now.
+    rules.x0_norm = 1e3;
+    e = far_from_done();
+    e.r_norm = 1e3 * kEps64;
+    CHECK(code_of(rules, e) == Status::compatible_eps);
+    e.r_norm = 1.1e3 * kEps64;
+    CHECK(raw_code(rules, e) == kGoOn);
+    rules.a_norm_of_x0 = 2;
+    CHECK(code_of(rules, e) == Status::compatible_eps);
+    rules.x0_norm = rules.a_norm_of_x0 = 0;
     // One tolerance above eps does not lend itself to the other.
     rules.btol = 1e-6;
     e = far_from_done();

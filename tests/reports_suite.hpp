@@ -93,6 +93,29 @@ inline void report_zero_right_hand_side_with_start(const PrepareOptions& base) {
         CHECK(answer.result.norms.r <= 32 * kEps64);
         check_within(answer.result.norms.dx, 1, 8 * kEps64, "||x - x0||");
     }
+    // Columns of very different size: x shrinks by powers of ten from one iterate to the next, and what is left is rounding of A x0.
+    const Matrix uneven = graded(*random_sparse(40, 30, 3, 305), 300);
+    const Vector zero(40, 0.0);
+    for (const Method method : kMethods) {
+        for (const double tolerance : {1e-4, 1e-10}) {
+            for (const int exponent : {0, -200, 200}) {
+                const Vector x0 = scaled(random_vector(30, 306), std::ldexp(1.0, exponent));
+                Recorder recorder;
+                const Answer answer = solve(base, uneven, zero, with_method(method, tolerance), x0, &recorder);
+                const Truth now = truth(*uneven, zero, answer.x, 0, {}, x0);
+                CAPTURE(word(method));
+                CAPTURE(tolerance);
+                CAPTURE(exponent);
+                CAPTURE(answer.result.message);
+                CHECK(answer.result.converged());
+                CHECK(answer.result.restarts == 0);
+                recorder.all.pop_back();
+                for (const IterationRecord& record : recorder.all) CHECK(record.r_norm > kEps64 * now.a_frobenius * norm(x0));
+                check_claim(answer.result, now, with_method(method, tolerance), kEps64);
+                check_norms(answer.result, now);
+            }
+        }
+    }
 }
 
 // The caller's b and matrix are not written to; x0 only as the answer that it becomes [scipy 15020].

@@ -704,6 +704,18 @@ inline void suite_degenerate_shapes(const PrepareOptions& base) {
                 CHECK(to_zero.result.converged());
                 CHECK(norm(to_zero.x) <= error_bound(truth(*a, b, to_zero.x, 2), 2));
                 check_norms(to_zero.result, truth(*a, b, to_zero.x, 2, {}, x0));
+                // The damping is then the only scale there is.
+                for (const int exponent : {-300, 300}) {
+                    damped.damp = std::ldexp(1.0, exponent);
+                    damped.damp_center = DampCenter::given;
+                    damped.center = x0;
+                    const Vector far = random_vector(cols, 213);
+                    const Answer to_center = solve(prepare, a, Vector(index(rows), 0.0), damped, far);
+                    CAPTURE(exponent);
+                    CAPTURE(to_center.result.message);
+                    CHECK(to_center.result.converged());
+                    CHECK(distance(to_center.x, x0) <= 8 * std::max(tolerance, eps_of(prepare)) * (norm(x0) + norm(far)));
+                }
             };
             check_zero(0, 0);
             check_zero(0, 5);
