@@ -1,23 +1,18 @@
 #include "solver/cuda/mail.hpp"
 
 #include <algorithm>
-#include <array>
 #include <limits>
-#include <utility>
 
 #include "memory/error.hpp"
 
 namespace lsmr {
 namespace {
 
-// Slots are given to entries so that the lanes of a warp find different banks; of so many entries one is chosen.
-constexpr std::int64_t kChoices = 32;
-
 std::int64_t rounded_up(std::int64_t n, std::int64_t to) { return (n + to - 1) / to * to; }
 std::size_t place(std::int64_t i) { return static_cast<std::size_t>(i); }
 
 // The diagonals of a block, and where the one after the last would begin.
-std::int64_t diagonals_of(const std::int64_t* offsets, std::int64_t first, std::int64_t end, const MailShape& shape, std::vector<cuda::MailDiagonal>& diagonals) {
+std::int64_t diagonals_of(const std::int64_t* offsets, std::int64_t first, std::int64_t end, std::vector<cuda::MailDiagonal>& diagonals) {
     std::int64_t longest = 0;
     for (std::int64_t i = first; i < end; ++i) longest = std::max(longest, offsets[i + 1] - offsets[i]);
     // Rows longer than d.
@@ -29,13 +24,13 @@ std::int64_t diagonals_of(const std::int64_t* offsets, std::int64_t first, std::
     std::int64_t begin = 0;
     for (std::size_t d = 0; d < sizes.size(); ++d) {
         diagonals.push_back({static_cast<std::int32_t>(begin), static_cast<std::int32_t>(sizes[d])});
-        begin += rounded_up(d == 0 ? end - first : sizes[d], shape.banks);
+        begin += d == 0 ? end - first : sizes[d];
     }
     return begin;
 }
 
 // Rows of each block by falling length, and the diagonals; lists are left empty. at: of each row, its place in the block.
-void arrange(const CsrMatrix& a, const std::vector<std::int32_t>& block_rows, const MailShape& shape, MailSide& side, std::vector<std::int32_t>& at) {
+void arrange(const CsrMatrix& a, const std::vector<std::int32_t>& block_rows, MailSide& side, std::vector<std::int32_t>& at) {
     const std::int64_t* offsets = a.offsets();
     side.order.resize(place(a.rows()));
     side.diagonals_at.assign(1, 0);
@@ -44,7 +39,7 @@ void arrange(const CsrMatrix& a, const std::vector<std::int32_t>& block_rows, co
         const std::int64_t first = block_rows[b];
         const std::int64_t end = block_rows[b + 1];
         const std::size_t of_block = side.diagonals.size();
-        diagonals_of(offsets, first, end, shape, side.diagonals);
+        diagonals_of(offsets, first, end, side.diagonals);
         side.diagonals_at.push_back(static_cast<std::int32_t>(side.diagonals.size()));
         // Rows of length l come after all that are longer.
         const std::size_t most = side.diagonals.size() - of_block;
@@ -73,38 +68,13 @@ struct Turns {
     std::int64_t reader(std::int64_t sender, std::int64_t turn) const { return (sender + 1 + turn) % blocks; }
 };
 
-// Products that a list's threads find in each bank at once.
-class BankLoads {
-  public:
-    explicit BankLoads(const MailShape& shape) : shape_(shape) {}
-    int of(std::int64_t slot, std::int64_t product) {
-        enter(slot);
-        return loads_[place(slot % shape_.slots_of_lane * shape_.banks + product % shape_.banks)];
-    }
-    void add(std::int64_t slot, std::int64_t product) {
-        enter(slot);
-        ++loads_[place(slot % shape_.slots_of_lane * shape_.banks + product % shape_.banks)];
-    }
-
-  private:
-    void enter(std::int64_t slot) {
-        const std::int64_t access = slot / (shape_.slots_of_lane * shape_.banks);
-        if (access == access_) return;
-        access_ = access;
-        loads_.fill(0);
-    }
-    MailShape shape_;
-    std::int64_t access_ = -1;
-    std::array<int, 128> loads_{};  // slots_of_lane banks
-};
-
 }  // namespace
 
-MailRoom mail_room(const std::int64_t* offsets, const std::vector<std::int32_t>& block_rows, const MailShape& shape) {
+MailRoom mail_room(const std::int64_t* offsets, const std::vector<std::int32_t>& block_rows) {
     MailRoom room;
     for (std::size_t b = 0; b + 1 < block_rows.size(); ++b) {
         std::vector<cuda::MailDiagonal> diagonals;
-        room.products = std::max(room.products, diagonals_of(offsets, block_rows[b], block_rows[b + 1], shape, diagonals));
+        room.products = std::max(room.products, diagonals_of(offsets, block_rows[b], block_rows[b + 1], diagonals));
         room.diagonals = std::max(room.diagonals, static_cast<std::int64_t>(diagonals.size()));
     }
     ++room.products;
@@ -112,14 +82,14 @@ MailRoom mail_room(const std::int64_t* offsets, const std::vector<std::int32_t>&
 }
 
 Mail make_mail(const CsrMatrix& a, const CsrMatrix& transpose, const std::vector<std::int32_t>& block_rows, const std::vector<std::int32_t>& block_cols,
-               std::int64_t spare, const MailShape& shape) {
-    LSMR_EXPECT(spare <= std::numeric_limits<std::uint16_t>::max() && shape.slots_of_lane * shape.banks <= 128);
+               std::int64_t spare, std::int64_t slots_of_sector) {
+    LSMR_EXPECT(spare <= std::numeric_limits<std::uint16_t>::max());
     const auto blocks = static_cast<std::int64_t>(block_rows.size()) - 1;
     const Turns turns{blocks};
     Mail mail;
     std::vector<std::int32_t> row_at, col_at;
-    arrange(a, block_rows, shape, mail.forward, row_at);
-    arrange(transpose, block_cols, shape, mail.adjoint, col_at);
+    arrange(a, block_rows, mail.forward, row_at);
+    arrange(transpose, block_cols, mail.adjoint, col_at);
     const std::vector<std::int32_t> col_owner = owners(block_cols);
 
     // counts[r blocks + c]: entries in rows of block r and columns of block c.
@@ -139,79 +109,50 @@ Mail make_mail(const CsrMatrix& a, const CsrMatrix& transpose, const std::vector
             for (std::int64_t turn = 0; turn < blocks; ++turn) {
                 const std::size_t run = place(pair(b, turn));
                 begins[run] = static_cast<std::int32_t>(at);
-                at += rounded_up(counts[run], shape.slots_of_sector);
+                at += rounded_up(counts[run], slots_of_sector);
             }
-            side.end.push_back(static_cast<std::int32_t>(at));
-            at = rounded_up(at, shape.slots_of_lane * shape.banks);
         }
+        side.begin.push_back(static_cast<std::int32_t>(at));
         side.products.assign(place(at), static_cast<std::uint16_t>(spare));
         side.rows.assign(place(at), 0);
     };
     deal(mail.forward, [&](std::int64_t r, std::int64_t turn) { return r * blocks + turns.sender(r, turn); }, in_mailbox);
     deal(mail.adjoint, [&](std::int64_t c, std::int64_t turn) { return turns.reader(c, turn) * blocks + c; }, in_list);
     mail.values.assign(mail.forward.rows.size(), 0.0);
-    mail.sectors.assign(mail.adjoint.rows.size() / place(shape.slots_of_sector), 0);
+    mail.sectors.assign(mail.adjoint.rows.size() / place(slots_of_sector), 0);
 
     // The how-manieth of its column each entry is.
     std::vector<std::uint16_t> of_column(place(a.nnz()));
     std::vector<std::uint16_t> seen(place(a.cols()), 0);
     for (std::int64_t k = 0; k < a.nnz(); ++k) of_column[place(k)] = seen[place(a.columns()[k])]++;
 
-    struct RunEntry {
-        std::uint16_t row, row_product, col, col_product;
-        double value;
-    };
 #pragma omp parallel for schedule(dynamic)
     for (std::int64_t r = 0; r < blocks; ++r) {
-        const std::int64_t first_row = block_rows[place(r)];
-        const std::int64_t end_row = block_rows[place(r + 1)];
-        const std::int64_t first_entry = a.offsets()[first_row];
-        std::vector<RunEntry> entries(place(a.offsets()[end_row] - first_entry));
-        std::vector<std::int64_t> next(place(blocks + 1), 0);  // by blocks of columns
-        for (std::int64_t c = 0; c < blocks; ++c) next[place(c + 1)] = next[place(c)] + counts[place(r * blocks + c)];
-        const std::vector<std::int64_t> begins = next;
-        for (std::int64_t i = first_row; i < end_row; ++i) {
+        // The next slot of each run.
+        std::vector<std::int32_t> next(in_mailbox.begin() + r * blocks, in_mailbox.begin() + (r + 1) * blocks);
+        const cuda::MailDiagonal* const row_diagonals = mail.forward.diagonals.data() + mail.forward.diagonals_at[place(r)];
+        for (std::int64_t i = block_rows[place(r)]; i < block_rows[place(r + 1)]; ++i) {
+            const std::int32_t row = row_at[place(i)];
             for (std::int64_t k = a.offsets()[i]; k < a.offsets()[i + 1]; ++k) {
                 const std::int32_t j = a.columns()[k];
                 const std::int32_t c = col_owner[place(j)];
-                const std::int32_t row = row_at[place(i)];
                 const std::int32_t col = col_at[place(j)];
-                const std::int64_t row_product = mail.forward.diagonals[place(mail.forward.diagonals_at[place(r)] + k - a.offsets()[i])].begin + row;
-                const std::int64_t col_product = mail.adjoint.diagonals[place(mail.adjoint.diagonals_at[place(c)] + of_column[place(k)])].begin + col;
-                entries[place(next[place(c)]++)] = {static_cast<std::uint16_t>(row), static_cast<std::uint16_t>(row_product),
-                                                    static_cast<std::uint16_t>(col), static_cast<std::uint16_t>(col_product), a.values()[k]};
+                const std::size_t run = place(r * blocks + c);
+                const std::size_t slot = place(next[place(c)]++);
+                const std::size_t of_list = place(in_list[run]) + slot - place(in_mailbox[run]);
+                const cuda::MailDiagonal& col_diagonal = mail.adjoint.diagonals[place(mail.adjoint.diagonals_at[place(c)] + of_column[place(k)])];
+                mail.values[slot] = a.values()[k];
+                mail.forward.products[slot] = static_cast<std::uint16_t>(row_diagonals[k - a.offsets()[i]].begin + row);
+                mail.forward.rows[slot] = static_cast<std::uint16_t>(row);
+                mail.adjoint.products[of_list] = static_cast<std::uint16_t>(col_diagonal.begin + col);
+                mail.adjoint.rows[of_list] = static_cast<std::uint16_t>(col);
             }
         }
-        BankLoads row_loads(shape);
-        for (std::int64_t turn = 0; turn < blocks; ++turn) {
-            const std::int64_t c = turns.sender(r, turn);
-            const std::int64_t mailbox = in_mailbox[place(r * blocks + c)];
-            const std::int64_t list = in_list[place(r * blocks + c)];
-            const std::int64_t count = counts[place(r * blocks + c)];
-            RunEntry* const of_run = entries.data() + begins[place(c)];
-            BankLoads col_loads(shape);
-            for (std::int64_t s = 0; s < count; ++s) {
-                std::int64_t best = s;
-                int least = std::numeric_limits<int>::max();
-                for (std::int64_t e = s; e < std::min(count, s + kChoices) && least > 0; ++e) {
-                    const int load = row_loads.of(mailbox + s, of_run[e].row_product) + col_loads.of(list + s, of_run[e].col_product);
-                    if (load < least) {
-                        least = load;
-                        best = e;
-                    }
-                }
-                std::swap(of_run[s], of_run[best]);
-                const RunEntry& entry = of_run[s];
-                row_loads.add(mailbox + s, entry.row_product);
-                col_loads.add(list + s, entry.col_product);
-                mail.values[place(mailbox + s)] = entry.value;
-                mail.forward.products[place(mailbox + s)] = entry.row_product;
-                mail.forward.rows[place(mailbox + s)] = entry.row;
-                mail.adjoint.products[place(list + s)] = entry.col_product;
-                mail.adjoint.rows[place(list + s)] = entry.col;
-            }
-            for (std::int64_t s = 0; s < count; s += shape.slots_of_sector) {
-                mail.sectors[place((list + s) / shape.slots_of_sector)] = static_cast<std::uint32_t>((mailbox + s) / shape.slots_of_sector);
+        for (std::int64_t c = 0; c < blocks; ++c) {
+            const std::size_t run = place(r * blocks + c);
+            const std::int64_t first = in_list[run] / slots_of_sector;
+            for (std::int64_t s = 0; s < (counts[run] + slots_of_sector - 1) / slots_of_sector; ++s) {
+                mail.sectors[place(first + s)] = static_cast<std::uint32_t>(in_mailbox[run] / slots_of_sector + s);
             }
         }
     }

@@ -14,23 +14,18 @@
 
 namespace lsmr {
 
-// How a type of values lies in a mailbox.
-struct MailShape {
-    std::int64_t slots_of_lane;    // that one thread reads or writes at once
-    std::int64_t slots_of_sector;  // of the L2 cache; what goes from one block to another begins at one
-    std::int64_t banks;            // of shared memory, in values
-};
-inline constexpr MailShape mail_shape(std::int64_t value_bytes) { return {16 / value_bytes, 32 / value_bytes, 128 / value_bytes}; }
+// A sector of the L2 cache has so many slots. What goes from one block to another fills whole sectors.
+inline constexpr std::int64_t slots_of_sector(std::int64_t value_bytes) { return 32 / value_bytes; }
 
 // One orientation. A block adds its products by rows where they lie in jagged diagonals: rows by falling length, diagonal d one product of each
-// row that has more than d, so that threads with neighbouring rows read neighbours. Each begins at the first bank; the first one has room for all
-// rows, for it will hold their sums. Empty ones fill up a batch of kMailDiagonals.
+// row that has more than d, so that threads with neighbouring rows read neighbours. The first one has room for all rows, for it will hold their
+// sums. Empty ones fill up a batch of kMailDiagonals.
 struct MailSide {
     std::vector<std::int32_t> order;         // the rows of each block, by falling length
     std::vector<std::int32_t> diagonals_at;  // of each block and beyond the last, in `diagonals`
     std::vector<cuda::MailDiagonal> diagonals;
-    // Lists with a place for each slot that the block reads: begin[b] .. end[b] - 1.
-    std::vector<std::int32_t> begin, end;
+    // Lists with a place for each slot that the block reads: begin[b] .. begin[b + 1] - 1.
+    std::vector<std::int32_t> begin;
     std::vector<std::uint16_t> products;  // where among the block's products
     std::vector<std::uint16_t> rows;      // which of the block's rows
 };
@@ -46,10 +41,10 @@ struct MailRoom {
     std::int64_t products = 0;
     std::int64_t diagonals = 0;
 };
-MailRoom mail_room(const std::int64_t* offsets, const std::vector<std::int32_t>& block_rows, const MailShape& shape);
+MailRoom mail_room(const std::int64_t* offsets, const std::vector<std::int32_t>& block_rows);
 
 // block_rows, block_cols: rows and columns of each block. What fills a sector goes to product `spare`, the last of the room.
 Mail make_mail(const CsrMatrix& a, const CsrMatrix& transpose, const std::vector<std::int32_t>& block_rows, const std::vector<std::int32_t>& block_cols,
-               std::int64_t spare, const MailShape& shape);
+               std::int64_t spare, std::int64_t slots_of_sector);
 
 }  // namespace lsmr

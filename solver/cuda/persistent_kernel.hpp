@@ -79,7 +79,6 @@ struct PersistentMailSide {
     const std::int32_t* diagonals_at = nullptr;
     const MailDiagonal* diagonals = nullptr;
     const std::int32_t* begin = nullptr;
-    const std::int32_t* end = nullptr;
     const std::uint16_t* products = nullptr;
     const std::uint16_t* rows = nullptr;
     std::uint32_t diagonals_in_shared = 0;  // where, in bytes

@@ -92,7 +92,7 @@ struct MailRows {
           rows(of.block_rows[blockIdx.x + 1] - first_row),
           diagonals(of.diagonals_at[blockIdx.x + 1] - of.diagonals_at[blockIdx.x]),
           first_slot(of.begin[blockIdx.x]),
-          letters((of.end[blockIdx.x] - first_slot) / slots_of_letter) {}
+          letters((of.begin[blockIdx.x + 1] - first_slot) / slots_of_letter) {}
     __device__ MailDiagonal* in_shared(unsigned char* shared) const { return reinterpret_cast<MailDiagonal*>(shared + side.diagonals_in_shared); }
     // Where the block's row i lies in a vector.
     __device__ int index(int i) const { return side.order[first_row + i]; }

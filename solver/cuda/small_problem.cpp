@@ -131,9 +131,9 @@ void plan_slices(std::int64_t rows, std::int64_t cols, std::int64_t nnz, std::in
 
 // Room in a block's shared memory where values are mailed; false: too little.
 bool plan_mail(const std::int64_t* row_offsets, const std::int64_t* col_offsets, std::int64_t value_bytes, const PersistentLimits& limits, SmallPlan& plan) {
-    const MailShape shape = mail_shape(value_bytes);
-    const MailRoom of_rows = mail_room(row_offsets, plan.forward.block_rows, shape);
-    const MailRoom of_cols = mail_room(col_offsets, plan.adjoint.block_rows, shape);
+    const std::int64_t sector = slots_of_sector(value_bytes);
+    const MailRoom of_rows = mail_room(row_offsets, plan.forward.block_rows);
+    const MailRoom of_cols = mail_room(col_offsets, plan.adjoint.block_rows);
     const std::int64_t products = std::max(of_rows.products, of_cols.products);
     const auto diagonal_bytes = static_cast<std::int64_t>(sizeof(cuda::MailDiagonal));
     const std::int64_t vector_bytes = 2 * aligned(plan.forward.most_rows * value_bytes) +
@@ -146,14 +146,14 @@ bool plan_mail(const std::int64_t* row_offsets, const std::int64_t* col_offsets,
     plan.mail_diagonals[1] = of_cols.diagonals;
     plan.vector_bytes = vector_bytes;
     // Entries fill a mailbox but for the last sector of each run.
-    const std::int64_t most_slots = plan.forward.most_entries + plan.blocks * (shape.slots_of_sector - 1);
-    plan.mail_resident = std::min(limits.shared_bytes - vector_bytes, aligned(most_slots * value_bytes)) / 16 * shape.slots_of_lane;
+    const std::int64_t most_slots = plan.forward.most_entries + plan.blocks * (sector - 1);
+    plan.mail_resident = std::min(limits.shared_bytes - vector_bytes, aligned(most_slots * value_bytes)) / 16 * (16 / value_bytes);
     plan.shared_bytes = vector_bytes + plan.mail_resident * value_bytes;
     plan.forward.team = plan.adjoint.team = 1;
     plan.forward.resident = plan.mail_resident >= most_slots;
     // Of each slot: its value on the way, its entry's, and where it belongs on four occasions; and where each sector lies.
-    const std::int64_t slots = row_offsets[plan.forward.block_rows.back()] + plan.blocks * plan.blocks * (shape.slots_of_sector - 1);
-    const std::int64_t lists = slots * 4 * 2 + slots / shape.slots_of_sector * 4;
+    const std::int64_t slots = row_offsets[plan.forward.block_rows.back()] + plan.blocks * plan.blocks * (sector - 1);
+    const std::int64_t lists = slots * 4 * 2 + slots / sector * 4;
     plan.streamed_bytes = slots * value_bytes + std::max<std::int64_t>(slots - plan.blocks * plan.mail_resident, 0) * value_bytes + lists;
     plan.device_bytes = 2 * slots * value_bytes + lists;
     return true;
@@ -281,7 +281,7 @@ void SmallProblem<T>::place_in_shared(const SmallPlan& plan) {
 
 template <class T>
 void SmallProblem<T>::make_mailboxes(const CsrMatrix& a, const CsrMatrix& transpose, int exponent, const SmallPlan& plan) {
-    const Mail mail = make_mail(a, transpose, plan.forward.block_rows, plan.adjoint.block_rows, plan.mail_products - 1, mail_shape(sizeof(T)));
+    const Mail mail = make_mail(a, transpose, plan.forward.block_rows, plan.adjoint.block_rows, plan.mail_products - 1, slots_of_sector(sizeof(T)));
     upload(mail.forward, plan.forward.block_rows, forward_mail_, problem_.mail.forward);
     upload(mail.adjoint, plan.adjoint.block_rows, adjoint_mail_, problem_.mail.adjoint);
     const auto slots = static_cast<std::int64_t>(mail.values.size());
@@ -314,7 +314,6 @@ void SmallProblem<T>::upload(const MailSide& mail, const std::vector<std::int32_
     view.diagonals_at = copy(mail.diagonals_at, side.diagonals_at);
     view.diagonals = copy(mail.diagonals, side.diagonals);
     view.begin = copy(mail.begin, side.begin);
-    view.end = copy(mail.end, side.end);
     view.products = copy(mail.products, side.products);
     view.rows = copy(mail.rows, side.rows);
 }

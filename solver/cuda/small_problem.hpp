@@ -88,7 +88,7 @@ class SmallProblem {
         DeviceBuffer<cuda::Packet<T>> packets;
     };
     struct MailBuffers {
-        DeviceBuffer<std::int32_t> block_rows, order, diagonals_at, begin, end;
+        DeviceBuffer<std::int32_t> block_rows, order, diagonals_at, begin;
         DeviceBuffer<cuda::MailDiagonal> diagonals;
         DeviceBuffer<std::uint16_t> products, rows;
     };
