@@ -13,9 +13,11 @@
 // can be read, without a fence; the sums cross meanwhile. A place is written again only when all have read it, for then the writer holds a
 // sum of all blocks to which each could add only after reading: u-hat and its sums before the sums of v-hat, these before the next sums of
 // u-hat. Sums of x are read beside all this, before the sums of the next u-hat but one: they have two places in turn.
-// A single block gathers from its own shared memory.
+// A single block gathers from its own shared memory. Where values are mailed (solver/cuda/mail.hpp, persistent_mail.cuh) no one gathers from L2:
+// the products of stage A begin with v-hat as it comes, those of stage B with what the rows' owners made of u-hat; their tag is a bit.
 #include "memory/cuda_check.hpp"
 #include "solver/cuda/persistent_kernel.hpp"
+#include "solver/cuda/persistent_mail.cuh"
 
 namespace lsmr::cuda {
 namespace {
@@ -33,7 +35,7 @@ enum Barrier {
     v_known,        // the same of v-hat, A^T and the step's coefficients, and whether the recurrence has failed
     v_written,
     sums_known,  // ||u-hat||, ||v-hat|| of the pass before: the first warp arrives, the recurrence syncs
-    products,    // of a single block: what the product warps wrote
+    products,    // what the product warps wrote, where they read it themselves
 };
 constexpr int kAll = kPersistentThreads;
 constexpr int kWorkers = kPersistentThreads - 32;  // all but the recurrence
@@ -229,6 +231,8 @@ struct Slice {
           first_row(of.block_rows[blockIdx.x]),
           rows(of.block_rows[blockIdx.x + 1] - first_row),
           first_entry(of.offsets[first_row]) {}
+    // Where the block's row i lies in a vector.
+    __device__ int index(int i) const { return first_row + i; }
     __device__ std::int32_t* offsets() const { return reinterpret_cast<std::int32_t*>(shared + side.offsets_at); }
     template <class Column>
     __device__ void load_entries(int thread) const {
@@ -273,6 +277,18 @@ struct Slice {
     }
 };
 
+// A block's part of A where it is not mailed: entries of its rows, and of its columns.
+template <class T>
+struct SlicePart {
+    Slice<T> forward;
+    Slice<T> adjoint;
+    __device__ SlicePart(const PersistentProblem<T>& problem, unsigned char* shared) : forward(problem.forward, shared), adjoint(problem.adjoint, shared) {}
+    __device__ void load(int thread) const {
+        forward.load(thread);
+        adjoint.load(thread);
+    }
+};
+
 template <class T>
 __device__ inline LsmrStep<T> own_step(const LsmrRecurrence<T>* r, const T* v, T* const* step) {
     return {r, v, step[0], step[1], step[2]};
@@ -309,10 +325,13 @@ __device__ inline double sum_of_warps(const double* sums) {
     return warp_sum(lane >= kFirstProductWarp && lane < kRecurrenceWarp ? sums[lane] : 0.0);
 }
 
-template <class T, class R, bool kAlone>
+template <class T, class R, Crossing kCrossing>
 __global__ void __launch_bounds__(kPersistentThreads, 1)
     persistent_kernel(const __grid_constant__ PersistentProblem<T> problem, const __grid_constant__ PersistentVectors<T> vectors, R* r,
                       int iterations, std::uint64_t tag) {
+    constexpr bool kAlone = kCrossing == Crossing::none;
+    constexpr bool kGathered = kCrossing == Crossing::gathered;
+    constexpr bool kMailed = kCrossing == Crossing::mailed;
     extern __shared__ __align__(16) unsigned char shared[];
     // A recurrence and what is handed, without their constructors, which shared memory cannot have.
     __shared__ __align__(16) unsigned char recurrence_bytes[sizeof(R)];
@@ -335,26 +354,32 @@ __global__ void __launch_bounds__(kPersistentThreads, 1)
     __syncthreads();
     if (recurrence.progress.finished) return;
 
-    const Slice<T> forward(problem.forward, shared);
-    const Slice<T> adjoint(problem.adjoint, shared);
+    using Part = std::conditional_t<kMailed, MailPart<T>, SlicePart<T>>;
+    const Part part = [&] {
+        if constexpr (kMailed) return MailPart<T>(problem.mail, shared);
+        else return SlicePart<T>(problem, shared);
+    }();
+    const auto& forward = part.forward;
+    const auto& adjoint = part.adjoint;
     // After p passes u-hat and v-hat lie in places p mod 2; in the others, those of the pass before.
     const auto u_of = [&](int passes) { return reinterpret_cast<T*>(shared + problem.u_at[passes & 1]); };
     const auto v_of = [&](int passes) { return reinterpret_cast<T*>(shared + problem.v_at[passes & 1]); };
-    T* dots = reinterpret_cast<T*>(shared + problem.dots_at);  // of rows of A; products with A^T lie where v-hat will
+    // Products with rows of A; those with A^T lie where v-hat will, those of mailed values where all their parts lay.
+    T* const dots = reinterpret_cast<T*>(shared + (kMailed ? problem.mail.products_at : problem.dots_at));
     constexpr int kVectors = kStepVectors<R>;
     T* step_own[kVectors];
 #pragma unroll
     for (int s = 0; s < kVectors; ++s) step_own[s] = reinterpret_cast<T*>(shared + problem.step_at[s]);
     for (int j = thread; j < adjoint.rows; j += kPersistentThreads) {
-        const T value = vectors.v[adjoint.first_row + j];
+        const int at = adjoint.index(j);
+        const T value = kMailed ? mailable(vectors.v[at]) : vectors.v[at];
         v_of(0)[j] = value;
-        if (!kAlone) adjoint.send(j, value, tag);
+        if constexpr (kGathered) adjoint.send(j, value, tag);
 #pragma unroll
-        for (int s = 0; s < kVectors; ++s) step_own[s][j] = vectors.step[s][adjoint.first_row + j];
+        for (int s = 0; s < kVectors; ++s) step_own[s][j] = vectors.step[s][at];
     }
-    for (int i = thread; i < forward.rows; i += kPersistentThreads) u_of(0)[i] = vectors.u[forward.first_row + i];
-    forward.load(thread);
-    adjoint.load(thread);
+    for (int i = thread; i < forward.rows; i += kPersistentThreads) u_of(0)[i] = vectors.u[forward.index(i)];
+    part.load(thread);
     if (thread == 0) {
         handed.failed = handed.stopped[0] = handed.stopped[1] = false;
         handed.passes = 0;
@@ -373,14 +398,25 @@ __global__ void __launch_bounds__(kPersistentThreads, 1)
     if (recurrence.progress.stopped() || iterations == 0) {
         // Nothing but the last update of x.
     } else if (makes_products) {
+        if constexpr (kMailed) part.send_columns(v_of(0), product_thread);
         for (int k = 0; k < iterations; ++k) {
             const std::uint64_t pass_tag = tag + static_cast<std::uint64_t>(k);
             // Stage A: u-hat <- c1 A v-hat + c2 u-hat.
             const T* const v = v_of(k);
-            if constexpr (kAlone) forward.multiply(OwnVector<T>{v}, dots, product_thread);
-            else forward.multiply(CrossingVector<T>{adjoint.received(), pass_tag}, dots, product_thread);
+            if constexpr (kAlone) {
+                forward.multiply(OwnVector<T>{v}, dots, product_thread);
+            } else if constexpr (kGathered) {
+                forward.multiply(CrossingVector<T>{adjoint.received(), pass_tag}, dots, product_thread);
+            } else {
+                part.receive_columns(product_thread);
+                sync(products, kProductThreads);
+                part.add(forward, product_thread);
+            }
             sync(u_known_in(k), kAll);
-            if (handed.stopped[k & 1]) break;
+            if (handed.stopped[k & 1]) {
+                if constexpr (kMailed) part.clear(product_thread);
+                break;
+            }
             const T* const u = u_of(k);
             T* const u_next = u_of(k + 1);
             const T c1 = handed.u_product;
@@ -388,19 +424,28 @@ __global__ void __launch_bounds__(kPersistentThreads, 1)
             double squares = 0;
             for (int i = product_thread; i < forward.rows; i += kProductThreads) {
                 const T value = c2 != T(0) ? c1 * dots[i] + c2 * u[i] : c1 * dots[i];
-                if (!kAlone) forward.send(i, value, pass_tag);
+                if constexpr (kGathered) forward.send(i, value, pass_tag);
                 u_next[i] = value;
                 squares += static_cast<double>(value) * static_cast<double>(value);
             }
             squares = warp_sum(squares);
             if (lane == 0) handed.u_squares[warp] = squares;
             arrive(u_written, kWorkers);
-            if (kAlone) sync(products, kProductThreads);
+            if (!kGathered) sync(products, kProductThreads);
+            if constexpr (kMailed) part.send_rows(u_next, product_thread);
 
             // Stage B: v-hat <- d1 A^T u-hat + d2 v-hat, and the step of the iteration before.
             T* const v_next = v_of(k + 1);
-            if constexpr (kAlone) adjoint.multiply(OwnVector<T>{u_next}, v_next, product_thread);
-            else adjoint.multiply(CrossingVector<T>{forward.received(), pass_tag}, v_next, product_thread);
+            const T* const v_dots = kMailed ? dots : v_next;
+            if constexpr (kAlone) {
+                adjoint.multiply(OwnVector<T>{u_next}, v_next, product_thread);
+            } else if constexpr (kGathered) {
+                adjoint.multiply(CrossingVector<T>{forward.received(), pass_tag}, v_next, product_thread);
+            } else {
+                part.receive_rows(product_thread);
+                sync(products, kProductThreads);
+                part.add(adjoint, product_thread);
+            }
             sync(v_known, kAll);
             if (handed.failed) break;
             const T d1 = handed.v_product;
@@ -408,12 +453,17 @@ __global__ void __launch_bounds__(kPersistentThreads, 1)
             double x_squares[1] = {0};
             squares = 0;
             for (int j = product_thread; j < adjoint.rows; j += kProductThreads) {
-                const T value = d2 != T(0) ? d1 * v_next[j] + d2 * v[j] : d1 * v_next[j];
-                if (!kAlone) adjoint.send(j, value, pass_tag + 1);
+                T value = d2 != T(0) ? d1 * v_dots[j] + d2 * v[j] : d1 * v_dots[j];
+                if constexpr (kGathered) adjoint.send(j, value, pass_tag + 1);
+                if constexpr (kMailed) value = mailable(value);
                 v_next[j] = value;
                 squares += static_cast<double>(value) * static_cast<double>(value);
             }
             squares = warp_sum(squares);
+            if constexpr (kMailed) {
+                sync(products, kProductThreads);
+                if (k + 1 < iterations) part.send_columns(v_next, product_thread);
+            }
             const Step step = own_step(&recurrence, v, step_own);
             const auto coefficients = handed.step;
             for (int j = product_thread; j < adjoint.rows; j += kProductThreads) step(j, coefficients, x_squares);
@@ -544,11 +594,12 @@ __global__ void __launch_bounds__(kPersistentThreads, 1)
         }
         __syncthreads();
     }
-    for (int i = thread; i < forward.rows; i += kPersistentThreads) vectors.u[forward.first_row + i] = u_of(passes)[i];
+    for (int i = thread; i < forward.rows; i += kPersistentThreads) vectors.u[forward.index(i)] = u_of(passes)[i];
     for (int j = thread; j < adjoint.rows; j += kPersistentThreads) {
-        vectors.v[adjoint.first_row + j] = v_of(passes)[j];
+        const int at = adjoint.index(j);
+        vectors.v[at] = v_of(passes)[j];
 #pragma unroll
-        for (int s = 0; s < kVectors; ++s) vectors.step[s][adjoint.first_row + j] = step_own[s][j];
+        for (int s = 0; s < kVectors; ++s) vectors.step[s][at] = step_own[s][j];
     }
     if (block != 0) return;
     for (int i = thread; i < static_cast<int>(sizeof(R) / sizeof(std::uint64_t)); i += kPersistentThreads) {
@@ -556,8 +607,16 @@ __global__ void __launch_bounds__(kPersistentThreads, 1)
     }
 }
 
-template <class Method, bool kAlone>
-constexpr auto* kKernel = &persistent_kernel<typename Method::Value, typename Method::Recurrence, kAlone>;
+template <class Method, Crossing kCrossing>
+constexpr auto* kKernel = &persistent_kernel<typename Method::Value, typename Method::Recurrence, kCrossing>;
+template <class Method>
+auto* kernel_of(Crossing crossing) {
+    switch (crossing) {
+        case Crossing::none: return kKernel<Method, Crossing::none>;
+        case Crossing::gathered: return kKernel<Method, Crossing::gathered>;
+        default: return kKernel<Method, Crossing::mailed>;
+    }
+}
 
 }  // namespace
 
@@ -569,13 +628,8 @@ void prepare_persistent(const PersistentProblem<T>& problem) {
         if (static_cast<int>(problem.shared_bytes) <= attributes.maxDynamicSharedSizeBytes) return;  // never lowered: others may need it
         LSMR_CHECK(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(problem.shared_bytes)));
     };
-    if (problem.blocks == 1) {
-        allow(kKernel<Lsmr<T>, true>);
-        allow(kKernel<Lsqr<T>, true>);
-    } else {
-        allow(kKernel<Lsmr<T>, false>);
-        allow(kKernel<Lsqr<T>, false>);
-    }
+    allow(kernel_of<Lsmr<T>>(problem.crossing));
+    allow(kernel_of<Lsqr<T>>(problem.crossing));
 }
 
 template <class Method>
@@ -584,9 +638,8 @@ void launch_persistent(const PersistentProblem<typename Method::Value>& problem,
     PersistentProblem<typename Method::Value> of = problem;
     PersistentVectors<typename Method::Value> with = vectors;
     void* arguments[] = {&of, &with, &r, &iterations, &tag};
-    LSMR_CHECK(cudaLaunchCooperativeKernel(problem.blocks == 1 ? kKernel<Method, true> : kKernel<Method, false>,
-                                           dim3(static_cast<unsigned>(problem.blocks)), dim3(kPersistentThreads), arguments,
-                                           problem.shared_bytes, stream));
+    LSMR_CHECK(cudaLaunchCooperativeKernel(kernel_of<Method>(problem.crossing), dim3(static_cast<unsigned>(problem.blocks)), dim3(kPersistentThreads),
+                                           arguments, problem.shared_bytes, stream));
 }
 
 template void prepare_persistent(const PersistentProblem<double>&);

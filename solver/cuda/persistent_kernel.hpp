@@ -36,6 +36,13 @@ struct alignas(2 * sizeof(T)) Packet {
     std::conditional_t<sizeof(T) == 8, std::uint64_t, std::uint32_t> tag;
 };
 
+// How the values of u-hat and v-hat cross between blocks.
+enum class Crossing {
+    none,      // there is one block
+    gathered,  // each block reads those that it needs where their owners left them, each by itself
+    mailed,    // each block writes for every other block those that this one needs, in one run: solver/cuda/mail.hpp
+};
+
 // One orientation: CSR, its rows dealt out to the blocks once and for all.
 template <class T>
 struct PersistentSide {
@@ -57,8 +64,44 @@ struct PersistentSide {
     std::uint32_t columns_at = 0;
 };
 
+// Products of a block's rows that lie one after the other, in order of the rows: of each of the first `size` of them, one.
+struct MailDiagonal {
+    std::int32_t begin;
+    std::int32_t size;
+};
+// So many are added at once.
+inline constexpr int kMailDiagonals = 4;
+
+// One orientation of A as the mail has it, in device memory; the meaning is that of MailSide (solver/cuda/mail.hpp).
+struct PersistentMailSide {
+    const std::int32_t* block_rows = nullptr;
+    const std::int32_t* order = nullptr;
+    const std::int32_t* diagonals_at = nullptr;
+    const MailDiagonal* diagonals = nullptr;
+    const std::int32_t* begin = nullptr;
+    const std::uint16_t* products = nullptr;
+    const std::uint16_t* rows = nullptr;
+    std::uint32_t diagonals_in_shared = 0;  // where, in bytes
+};
+template <class T>
+struct PersistentMail {
+    PersistentMailSide forward;
+    PersistentMailSide adjoint;
+    const T* values = nullptr;
+    const std::uint32_t* sectors = nullptr;
+    // The mailboxes. A value v_j on its way to a row has 0 as its last bit, a_ij u_i on its way back to the column 1: who reads does so until the
+    // bit is right. A slot is written only by who has read it, so that one bit is enough. Between launches all bits are 1.
+    T* slots = nullptr;
+    std::int32_t resident = 0;  // slots of each mailbox whose entries' values are held in shared memory
+    // Where in a block's shared memory, in bytes:
+    std::uint32_t products_at = 0;
+    std::uint32_t values_at = 0;
+};
+
 template <class T>
 struct PersistentProblem {
+    Crossing crossing = Crossing::none;
+    PersistentMail<T> mail;         // where values are mailed; the sides where not
     PersistentSide<T> forward;  // A: rows are those of u
     PersistentSide<T> adjoint;  // A^T: rows are those of v
     // Sums that cross between blocks: kReplicas lists of kMostPersistentBlocks each. Tags only grow, over all launches.
@@ -66,7 +109,7 @@ struct PersistentProblem {
     TaggedSum* v_sums = nullptr;
     TaggedSum* closing_sums = nullptr;
     TaggedSum* x_sums = nullptr;  // twice, for even and for odd passes
-    // In a block's shared memory, in bytes: u and v twice, the vectors of the step, the products of its rows of A.
+    // In a block's shared memory, in bytes: u and v twice, the vectors of the step, the products of its rows of A (where they are not mailed).
     std::uint32_t u_at[2] = {};
     std::uint32_t v_at[2] = {};
     std::uint32_t step_at[kMostStepVectors] = {};

@@ -26,8 +26,14 @@ constexpr std::int64_t kLongestRow = 4096;
 // A vector that is gathered from L2 at full speed has this many bytes at least.
 constexpr std::int64_t kSpreadBytes = 640 << 10;
 constexpr std::int64_t kMostCopies = 4;
-// What is read every iteration must stay in L2, beside what else passes through it.
+// What is read every iteration must stay in L2, beside what else passes through it: gathers from all over a vector, but little where values are mailed.
 constexpr double kL2Share = 2.0 / 3;
+constexpr double kMailedL2Share = 0.8;
+// From so many entries on, gathers take longer than mail, whose runs are then long enough. A thread adds the products of a row.
+constexpr std::int64_t kLeastMailed = 600'000;
+constexpr std::int64_t kLongestMailedRow = 256;
+// Places among a block's products have 16 bits.
+constexpr std::int64_t kMostMailProducts = std::int64_t{1} << 16;
 
 std::int64_t aligned(std::int64_t bytes) { return (bytes + 15) / 16 * 16; }
 
@@ -86,37 +92,8 @@ std::int64_t slice_bytes(const SidePlan& plan, std::int64_t value_bytes) {
     return aligned(plan.most_entries * value_bytes) + aligned(plan.most_entries * (plan.entry_bytes - value_bytes));
 }
 
-}  // namespace
-
-PersistentLimits persistent_limits(int device) {
-    const auto attribute = [device](cudaDeviceAttr which) {
-        int value = 0;
-        LSMR_CHECK(cudaDeviceGetAttribute(&value, which, device));
-        return value;
-    };
-    constexpr std::int64_t kOfTheKernel = 4096;  // static shared memory, and what the driver keeps
-    PersistentLimits limits;
-    limits.multiprocessors = attribute(cudaDevAttrMultiProcessorCount);
-    limits.l2_bytes = attribute(cudaDevAttrL2CacheSize);
-    limits.shared_bytes = attribute(cudaDevAttrMaxSharedMemoryPerBlockOptin) - kOfTheKernel;
-    limits.cooperative = attribute(cudaDevAttrCooperativeLaunch) != 0;
-    return limits;
-}
-
-SmallPlan plan_small_problem(std::int64_t rows, std::int64_t cols, const std::int64_t* row_offsets, const std::int64_t* col_offsets,
-                             std::int64_t value_bytes, const PersistentLimits& limits) {
-    SmallPlan plan;
-    const std::int64_t nnz = row_offsets[rows];
-    if (!limits.cooperative) plan.impossible = "this device cannot run all blocks of a kernel at once";
-    if (nnz > std::numeric_limits<std::int32_t>::max()) plan.impossible = fmt::format("A has {} nonzeros", nnz);
-    if (!plan.impossible.empty()) return plan;
-
-    const std::int64_t work = nnz + kRowWork * std::max(rows, cols);
-    const std::int64_t most_blocks = std::min(limits.multiprocessors, kMostPersistentBlocks);
-    plan.blocks = work <= kOneBlock ? 1 : static_cast<int>(std::min(most_blocks, (work + kBlockWork - 1) / kBlockWork));
-    plan.forward = plan_side(rows, cols, row_offsets, value_bytes, plan.blocks);
-    plan.adjoint = plan_side(cols, rows, col_offsets, value_bytes, plan.blocks);
-
+// Slices of rows in a block's shared memory, those of A and of A^T each where they fit.
+void plan_slices(std::int64_t rows, std::int64_t cols, std::int64_t nnz, std::int64_t value_bytes, const PersistentLimits& limits, SmallPlan& plan) {
     const std::int64_t u_bytes = aligned(plan.forward.most_rows * value_bytes);
     const std::int64_t v_bytes = aligned(plan.adjoint.most_rows * value_bytes);
     plan.vector_bytes = 3 * u_bytes + (2 + cuda::kMostStepVectors) * v_bytes + aligned((plan.forward.most_rows + 1) * 4) +
@@ -124,7 +101,7 @@ SmallPlan plan_small_problem(std::int64_t rows, std::int64_t cols, const std::in
     if (plan.vector_bytes > limits.shared_bytes) {
         plan.impossible = fmt::format("a block's part of the vectors needs {}, its shared memory has {}", format_bytes(plan.vector_bytes),
                                       format_bytes(limits.shared_bytes));
-        return plan;
+        return;
     }
     plan.shared_bytes = plan.vector_bytes;
     // The larger slice first, so that the most is held.
@@ -150,11 +127,83 @@ SmallPlan plan_small_problem(std::int64_t rows, std::int64_t cols, const std::in
             plan.device_bytes += side->copies * bytes;
         }
     }
+}
+
+// Room in a block's shared memory where values are mailed; false: too little.
+bool plan_mail(const std::int64_t* row_offsets, const std::int64_t* col_offsets, std::int64_t value_bytes, const PersistentLimits& limits, SmallPlan& plan) {
+    const std::int64_t sector = slots_of_sector(value_bytes);
+    const MailRoom of_rows = mail_room(row_offsets, plan.forward.block_rows);
+    const MailRoom of_cols = mail_room(col_offsets, plan.adjoint.block_rows);
+    const std::int64_t products = std::max(of_rows.products, of_cols.products);
+    const auto diagonal_bytes = static_cast<std::int64_t>(sizeof(cuda::MailDiagonal));
+    const std::int64_t vector_bytes = 2 * aligned(plan.forward.most_rows * value_bytes) +
+                                      (2 + cuda::kMostStepVectors) * aligned(plan.adjoint.most_rows * value_bytes) + aligned(products * value_bytes) +
+                                      aligned(of_rows.diagonals * diagonal_bytes) + aligned(of_cols.diagonals * diagonal_bytes);
+    if (vector_bytes > limits.shared_bytes || products > kMostMailProducts) return false;
+    plan.crossing = cuda::Crossing::mailed;
+    plan.mail_products = products;
+    plan.mail_diagonals[0] = of_rows.diagonals;
+    plan.mail_diagonals[1] = of_cols.diagonals;
+    plan.vector_bytes = vector_bytes;
+    // Entries fill a mailbox but for the last sector of each run.
+    const std::int64_t most_slots = plan.forward.most_entries + plan.blocks * (sector - 1);
+    plan.mail_resident = std::min(limits.shared_bytes - vector_bytes, aligned(most_slots * value_bytes)) / 16 * (16 / value_bytes);
+    plan.shared_bytes = vector_bytes + plan.mail_resident * value_bytes;
+    plan.forward.team = plan.adjoint.team = 1;
+    plan.forward.resident = plan.mail_resident >= most_slots;
+    // Of each slot: its value on the way, its entry's, and where it belongs on four occasions; and where each sector lies.
+    const std::int64_t slots = row_offsets[plan.forward.block_rows.back()] + plan.blocks * plan.blocks * (sector - 1);
+    const std::int64_t lists = slots * 4 * 2 + slots / sector * 4;
+    plan.streamed_bytes = slots * value_bytes + std::max<std::int64_t>(slots - plan.blocks * plan.mail_resident, 0) * value_bytes + lists;
+    plan.device_bytes = 2 * slots * value_bytes + lists;
+    return true;
+}
+
+}  // namespace
+
+PersistentLimits persistent_limits(int device) {
+    const auto attribute = [device](cudaDeviceAttr which) {
+        int value = 0;
+        LSMR_CHECK(cudaDeviceGetAttribute(&value, which, device));
+        return value;
+    };
+    constexpr std::int64_t kOfTheKernel = 4096;  // static shared memory, and what the driver keeps
+    PersistentLimits limits;
+    limits.multiprocessors = attribute(cudaDevAttrMultiProcessorCount);
+    limits.l2_bytes = attribute(cudaDevAttrL2CacheSize);
+    limits.shared_bytes = attribute(cudaDevAttrMaxSharedMemoryPerBlockOptin) - kOfTheKernel;
+    limits.cooperative = attribute(cudaDevAttrCooperativeLaunch) != 0;
+    return limits;
+}
+
+SmallPlan plan_small_problem(std::int64_t rows, std::int64_t cols, const std::int64_t* row_offsets, const std::int64_t* col_offsets,
+                             std::int64_t value_bytes, const PersistentLimits& limits, std::optional<cuda::Crossing> wanted) {
+    SmallPlan plan;
+    const std::int64_t nnz = row_offsets[rows];
+    if (!limits.cooperative) plan.impossible = "this device cannot run all blocks of a kernel at once";
+    if (nnz > std::numeric_limits<std::int32_t>::max()) plan.impossible = fmt::format("A has {} nonzeros", nnz);
+    if (!plan.impossible.empty()) return plan;
+
+    const std::int64_t work = nnz + kRowWork * std::max(rows, cols);
+    const std::int64_t most_blocks = std::min(limits.multiprocessors, kMostPersistentBlocks);
+    plan.blocks = work <= kOneBlock ? 1 : static_cast<int>(std::min(most_blocks, (work + kBlockWork - 1) / kBlockWork));
+    plan.forward = plan_side(rows, cols, row_offsets, value_bytes, plan.blocks);
+    plan.adjoint = plan_side(cols, rows, col_offsets, value_bytes, plan.blocks);
 
     const std::int64_t longest = std::max(plan.forward.longest_row, plan.adjoint.longest_row);
-    const auto l2_bytes = static_cast<std::int64_t>(kL2Share * static_cast<double>(limits.l2_bytes));
-    if (plan.streamed_bytes > l2_bytes) {
-        plan.unwise = fmt::format("an iteration reads {}, the L2 cache keeps {} of it", format_bytes(plan.streamed_bytes), format_bytes(l2_bytes));
+    const auto kept_by_l2 = [&](double share) { return static_cast<std::int64_t>(share * static_cast<double>(limits.l2_bytes)); };
+    if (plan.blocks > 1 && (wanted ? *wanted == cuda::Crossing::mailed : nnz >= kLeastMailed && longest <= kLongestMailedRow)) {
+        SmallPlan mailed = plan;
+        if (plan_mail(row_offsets, col_offsets, value_bytes, limits, mailed) &&
+            (wanted || mailed.streamed_bytes <= kept_by_l2(kMailedL2Share))) {
+            return mailed;
+        }
+    }
+    plan.crossing = plan.blocks > 1 ? cuda::Crossing::gathered : cuda::Crossing::none;
+    plan_slices(rows, cols, nnz, value_bytes, limits, plan);
+    if (!plan.impossible.empty()) return plan;
+    if (const std::int64_t kept = kept_by_l2(kL2Share); plan.streamed_bytes > kept) {
+        plan.unwise = fmt::format("an iteration reads {}, the L2 cache keeps {} of it", format_bytes(plan.streamed_bytes), format_bytes(kept));
     } else if (longest > kLongestRow) {
         plan.unwise = fmt::format("a row or column has {} nonzeros, more than {}", longest, kLongestRow);
     }
@@ -166,6 +215,10 @@ std::string SmallPlan::words() const {
                         : forward.resident                   ? "A in shared memory, A^T in L2"
                         : adjoint.resident                   ? "A^T in shared memory, A in L2"
                                                              : "A and A^T in L2";
+    if (crossing == cuda::Crossing::mailed) {
+        return fmt::format("one persistent kernel for lsmr and lsqr, {} blocks of {} threads, which send one another values in runs", blocks,
+                           cuda::kPersistentThreads);
+    }
     return fmt::format("one persistent kernel for lsmr and lsqr, {} of {} threads, {} and {} of them a row, {}",
                        blocks == 1 ? "1 block" : fmt::format("{} blocks", blocks), cuda::kPersistentThreads, forward.team, adjoint.team, where);
 }
@@ -174,15 +227,26 @@ template <class T>
 SmallProblem<T>::SmallProblem(const CsrMatrix& a, const CsrMatrix& transpose, int exponent, const SmallPlan& plan, const CudaContext& context)
     : context_(context), sums_(context, 5 * cuda::kReplicas * kMostPersistentBlocks) {
     LSMR_EXPECT(plan.impossible.empty());
-    upload(a, exponent, plan.forward, plan.blocks > 1, forward_, problem_.forward);
-    upload(transpose, exponent, plan.adjoint, plan.blocks > 1, adjoint_, problem_.adjoint);
+    problem_.crossing = plan.crossing;
+    problem_.blocks = plan.blocks;
+    if (plan.crossing == cuda::Crossing::mailed) {
+        make_mailboxes(a, transpose, exponent, plan);
+    } else {
+        upload(a, exponent, plan.forward, plan.blocks > 1, forward_, problem_.forward);
+        upload(transpose, exponent, plan.adjoint, plan.blocks > 1, adjoint_, problem_.adjoint);
+    }
     LSMR_CHECK(cudaMemsetAsync(sums_.data(), 0, static_cast<std::size_t>(sums_.bytes()), context.stream()));
     problem_.u_sums = sums_.data();
     problem_.v_sums = problem_.u_sums + cuda::kReplicas * kMostPersistentBlocks;
     problem_.closing_sums = problem_.v_sums + cuda::kReplicas * kMostPersistentBlocks;
     problem_.x_sums = problem_.closing_sums + cuda::kReplicas * kMostPersistentBlocks;
-    problem_.blocks = plan.blocks;
+    place_in_shared(plan);
+    cuda::prepare_persistent(problem_);
+    context.synchronize();
+}
 
+template <class T>
+void SmallProblem<T>::place_in_shared(const SmallPlan& plan) {
     std::int64_t at = 0;
     const auto take = [&at](std::int64_t bytes) {
         const auto begin = static_cast<std::uint32_t>(at);
@@ -193,20 +257,65 @@ SmallProblem<T>::SmallProblem(const CsrMatrix& a, const CsrMatrix& transpose, in
     for (std::uint32_t& u_at : problem_.u_at) u_at = take(plan.forward.most_rows * kValue);
     for (std::uint32_t& v_at : problem_.v_at) v_at = take(plan.adjoint.most_rows * kValue);
     for (std::uint32_t& step_at : problem_.step_at) step_at = take(plan.adjoint.most_rows * kValue);
-    problem_.dots_at = take(plan.forward.most_rows * kValue);
-    problem_.forward.offsets_at = take((plan.forward.most_rows + 1) * 4);
-    problem_.adjoint.offsets_at = take((plan.adjoint.most_rows + 1) * 4);
-    const auto take_slice = [&](const SidePlan& side, cuda::PersistentSide<T>& view) {
-        if (!side.resident) return;
-        view.values_at = take(side.most_entries * kValue);
-        view.columns_at = take(side.most_entries * (side.entry_bytes - kValue));
-    };
-    take_slice(plan.forward, problem_.forward);
-    take_slice(plan.adjoint, problem_.adjoint);
+    if (plan.crossing == cuda::Crossing::mailed) {
+        cuda::PersistentMail<T>& mail = problem_.mail;
+        mail.products_at = take(plan.mail_products * kValue);
+        mail.forward.diagonals_in_shared = take(plan.mail_diagonals[0] * static_cast<std::int64_t>(sizeof(cuda::MailDiagonal)));
+        mail.adjoint.diagonals_in_shared = take(plan.mail_diagonals[1] * static_cast<std::int64_t>(sizeof(cuda::MailDiagonal)));
+        mail.values_at = take(plan.mail_resident * kValue);
+    } else {
+        problem_.dots_at = take(plan.forward.most_rows * kValue);
+        problem_.forward.offsets_at = take((plan.forward.most_rows + 1) * 4);
+        problem_.adjoint.offsets_at = take((plan.adjoint.most_rows + 1) * 4);
+        const auto take_slice = [&](const SidePlan& side, cuda::PersistentSide<T>& view) {
+            if (!side.resident) return;
+            view.values_at = take(side.most_entries * kValue);
+            view.columns_at = take(side.most_entries * (side.entry_bytes - kValue));
+        };
+        take_slice(plan.forward, problem_.forward);
+        take_slice(plan.adjoint, problem_.adjoint);
+    }
     LSMR_EXPECT(at == plan.shared_bytes);
     problem_.shared_bytes = static_cast<std::uint32_t>(at);
-    cuda::prepare_persistent(problem_);
-    context.synchronize();
+}
+
+template <class T>
+void SmallProblem<T>::make_mailboxes(const CsrMatrix& a, const CsrMatrix& transpose, int exponent, const SmallPlan& plan) {
+    const Mail mail = make_mail(a, transpose, plan.forward.block_rows, plan.adjoint.block_rows, plan.mail_products - 1, slots_of_sector(sizeof(T)));
+    upload(mail.forward, plan.forward.block_rows, forward_mail_, problem_.mail.forward);
+    upload(mail.adjoint, plan.adjoint.block_rows, adjoint_mail_, problem_.mail.adjoint);
+    const auto slots = static_cast<std::int64_t>(mail.values.size());
+    const auto sectors = static_cast<std::int64_t>(mail.sectors.size());
+    mail_values_ = DeviceBuffer<T>(context_, std::max<std::int64_t>(slots, 1));
+    mail_slots_ = DeviceBuffer<T>(context_, std::max<std::int64_t>(slots, 1));
+    mail_sectors_ = DeviceBuffer<std::uint32_t>(context_, std::max<std::int64_t>(sectors, 1));
+    cuda::Uploader up(context_);
+    const PowerOfTwo scale(exponent);
+    up(mail_values_.data(), mail.values.data(), slots, [scale](double value) { return static_cast<T>(scale(value)); });
+    up(mail_sectors_.data(), mail.sectors.data(), sectors, [](std::uint32_t i) { return i; });
+    LSMR_CHECK(cudaMemsetAsync(mail_slots_.data(), 0xff, static_cast<std::size_t>(mail_slots_.bytes()), context_.stream()));  // all last bits 1
+    problem_.mail.values = mail_values_.data();
+    problem_.mail.slots = mail_slots_.data();
+    problem_.mail.sectors = mail_sectors_.data();
+    problem_.mail.resident = static_cast<std::int32_t>(plan.mail_resident);
+}
+
+template <class T>
+void SmallProblem<T>::upload(const MailSide& mail, const std::vector<std::int32_t>& block_rows, MailBuffers& side, cuda::PersistentMailSide& view) {
+    cuda::Uploader up(context_);
+    const auto copy = [&]<class Value>(const std::vector<Value>& from, DeviceBuffer<Value>& to) -> const Value* {
+        const auto size = static_cast<std::int64_t>(from.size());
+        to = DeviceBuffer<Value>(context_, std::max<std::int64_t>(size, 1));
+        up(to.data(), from.data(), size, [](const Value& value) { return value; });
+        return to.data();
+    };
+    view.block_rows = copy(block_rows, side.block_rows);
+    view.order = copy(mail.order, side.order);
+    view.diagonals_at = copy(mail.diagonals_at, side.diagonals_at);
+    view.diagonals = copy(mail.diagonals, side.diagonals);
+    view.begin = copy(mail.begin, side.begin);
+    view.products = copy(mail.products, side.products);
+    view.rows = copy(mail.rows, side.rows);
 }
 
 template <class T>

@@ -2,11 +2,13 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "memory/device_buffer.hpp"
 #include "operator/csr_matrix.hpp"
+#include "solver/cuda/mail.hpp"
 #include "solver/cuda/persistent_kernel.hpp"
 
 namespace lsmr {
@@ -38,6 +40,11 @@ struct SidePlan {
 struct SmallPlan {
     SidePlan forward;
     SidePlan adjoint;
+    cuda::Crossing crossing = cuda::Crossing::none;
+    // Where values are mailed: a block's products and diagonals, and how many slots of its mailbox have their entry's value in shared memory.
+    std::int64_t mail_products = 0;
+    std::int64_t mail_diagonals[2] = {};  // of A, of A^T
+    std::int64_t mail_resident = 0;
     int blocks = 1;
     std::int64_t vector_bytes = 0;    // of a block's shared memory
     std::int64_t shared_bytes = 0;    // the same, entries and offsets included
@@ -48,9 +55,9 @@ struct SmallPlan {
     std::string unwise;
     std::string words() const;
 };
-// offsets: of A and of A^T. value_bytes: of T.
+// offsets: of A and of A^T. value_bytes: of T. wanted: gathered or mailed where there are several blocks; else what is taken to be faster.
 SmallPlan plan_small_problem(std::int64_t rows, std::int64_t cols, const std::int64_t* row_offsets, const std::int64_t* col_offsets,
-                             std::int64_t value_bytes, const PersistentLimits& limits);
+                             std::int64_t value_bytes, const PersistentLimits& limits, std::optional<cuda::Crossing> wanted = std::nullopt);
 
 template <class T>
 class SmallProblem {
@@ -80,10 +87,21 @@ class SmallProblem {
         DeviceBuffer<T> values;
         DeviceBuffer<cuda::Packet<T>> packets;
     };
+    struct MailBuffers {
+        DeviceBuffer<std::int32_t> block_rows, order, diagonals_at, begin;
+        DeviceBuffer<cuda::MailDiagonal> diagonals;
+        DeviceBuffer<std::uint16_t> products, rows;
+    };
     void upload(const CsrMatrix& a, int exponent, const SidePlan& plan, bool crosses, Side& side, cuda::PersistentSide<T>& view);
+    void upload(const MailSide& mail, const std::vector<std::int32_t>& block_rows, MailBuffers& side, cuda::PersistentMailSide& view);
+    void make_mailboxes(const CsrMatrix& a, const CsrMatrix& transpose, int exponent, const SmallPlan& plan);
+    void place_in_shared(const SmallPlan& plan);
 
     const CudaContext& context_;
     Side forward_, adjoint_;
+    MailBuffers forward_mail_, adjoint_mail_;
+    DeviceBuffer<T> mail_values_, mail_slots_;
+    DeviceBuffer<std::uint32_t> mail_sectors_;
     DeviceBuffer<cuda::TaggedSum> sums_;
     cuda::PersistentProblem<T> problem_;
     std::uint64_t tag_ = 1;  // what crosses begins with tag 0

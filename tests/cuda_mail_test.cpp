@@ -1,0 +1,289 @@
+// Values of the persistent kernel that cross between blocks by mail: who writes what where, and that the kernel gives what it gives by gathers.
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+#include <set>
+
+#include "cuda_support.hpp"
+#include "solver/cuda/small_problem.hpp"
+#include "solver_suite.hpp"
+
+using namespace lsmr;
+using namespace lsmr::test;
+using cuda::Crossing;
+
+namespace {
+
+constexpr PersistentLimits kH200{132, std::int64_t{60} << 20, 228352, true};
+
+SmallPlan plan_of(const CsrMatrix& a, std::int64_t value_bytes, std::optional<Crossing> wanted = std::nullopt, const PersistentLimits& limits = kH200) {
+    return plan_small_problem(a.rows(), a.cols(), a.offsets(), a.transposed().offsets(), value_bytes, limits, wanted);
+}
+
+// Rows of 0 to 40 entries, columns of very different lengths, every seventh row and every fifth column empty.
+Matrix ragged(std::int64_t rows, std::int64_t cols, std::uint64_t seed) {
+    Random random(seed);
+    Triplets t{rows, cols, {}, {}, {}};
+    for (std::int64_t i = 0; i < rows; ++i) {
+        if (i % 7 == 3) continue;
+        const std::int64_t length = random.below(i % 50 == 0 ? 41 : 12);
+        for (std::int64_t k = 0; k < length; ++k) {
+            const std::int64_t j = random.below(1 + random.below(cols));
+            if (j % 5 != 2) t.add(i, j, random());
+        }
+    }
+    return t.matrix();
+}
+
+// What a kernel leaves behind.
+struct Left {
+    Vector x, u, v;
+    Progress progress;
+};
+// The method on the kernel alone, started on the host, in launches of so many iterations each. bad: replaces a value of u after the start.
+template <class Method>
+Left run(const CudaContext& context, SmallProblem<typename Method::Value>& problem, const CsrMatrix& a, const Vector& b, double damp,
+         std::int64_t max_iterations, const std::vector<std::int64_t>& launches, double first_x = 0, std::optional<double> bad = std::nullopt) {
+    using T = typename Method::Value;
+    using Recurrence = typename Method::Recurrence;
+    DeviceBuffer<T> u(context, a.rows());
+    DeviceBuffer<T> columns[4];
+    for (auto& column : columns) column = DeviceBuffer<T>(context, a.cols());
+    DeviceBuffer<IterationRecord> records(context, 64);
+    DeviceBuffer<Recurrence> r(context, 1);
+    const auto upload = [&](auto& to, const Vector& from) {
+        std::vector<T> narrow(from.begin(), from.end());
+        LSMR_CHECK(cudaMemcpyAsync(to.data(), narrow.data(), narrow.size() * sizeof(T), cudaMemcpyHostToDevice, context.stream()));
+        context.synchronize();
+    };
+    const auto download = [&](auto& from, std::int64_t n) {
+        std::vector<T> narrow(index(n));
+        LSMR_CHECK(cudaMemcpyAsync(narrow.data(), from.data(), narrow.size() * sizeof(T), cudaMemcpyDeviceToHost, context.stream()));
+        context.synchronize();
+        return Vector(narrow.begin(), narrow.end());
+    };
+    const double beta = norm(b);
+    Vector v = product(a.transposed(), b);
+    for (double& value : v) value /= beta;
+    Recurrence host{};
+    host.prepare(1, damp, StopRules{.max_iterations = max_iterations}, {records.data(), 64}, 0);
+    const double beta2[1] = {beta * beta};
+    const double alpha2[1] = {norm(v) * norm(v)};
+    host.finish(Recurrence::start_forward, beta2, kGoOn);
+    host.finish(Recurrence::start_adjoint, alpha2, kGoOn);
+    const Vector zero(v.size(), 0.0);
+    Vector first_u = b;
+    if (bad) first_u[7] = *bad;
+    upload(u, first_u);
+    upload(columns[0], v);
+    upload(columns[1], zero);
+    upload(columns[2], zero);
+    upload(columns[3], Vector(v.size(), first_x));
+    LSMR_CHECK(cudaMemcpyAsync(r.data(), &host, sizeof(host), cudaMemcpyHostToDevice, context.stream()));
+    context.synchronize();
+    typename Method::Vectors w{};
+    w.u = u.data();
+    w.v = w.p = columns[0].data();
+    w.x = columns[3].data();
+    if constexpr (std::is_same_v<Method, Lsmr<T>>) {
+        w.h = columns[1].data();
+        w.hbar = columns[2].data();
+    } else {
+        w.w = columns[1].data();
+    }
+    for (const std::int64_t iterations : launches) problem.template iterate<Method>(w, r.data(), iterations);
+    LSMR_CHECK(cudaMemcpyAsync(&host, r.data(), sizeof(host), cudaMemcpyDeviceToHost, context.stream()));
+    context.synchronize();
+    return {download(columns[3], a.cols()), download(u, a.rows()), download(columns[0], a.cols()), host.progress};
+}
+
+template <class Method>
+void compare(const Matrix& a, std::uint64_t seed) {
+    using T = typename Method::Value;
+    const CudaContext context;
+    const CsrMatrix transpose = a->transposed();
+    const auto make = [&](Crossing crossing) {
+        const SmallPlan plan = plan_small_problem(a->rows(), a->cols(), a->offsets(), transpose.offsets(), sizeof(T), persistent_limits(context.device()), crossing);
+        REQUIRE(plan.impossible.empty());
+        REQUIRE(plan.blocks > 1);
+        REQUIRE(plan.crossing == crossing);
+        return std::make_unique<SmallProblem<T>>(*a, transpose, 0, plan, context);
+    };
+    const auto mailed = make(Crossing::mailed);
+    const auto gathered = make(Crossing::gathered);
+    const Vector b = random_vector(a->rows(), seed);
+    const double eps = sizeof(T) == 8 ? kEps64 : kEps32;
+    CAPTURE(a->rows());
+    CAPTURE(a->cols());
+    CAPTURE(a->nnz());
+    CAPTURE(sizeof(T));
+    for (const double damp : {0.0, 0.1}) {
+        // To the limit within a launch, at its end, and in the next; and not to it.
+        for (const std::vector<std::int64_t>& launches : {std::vector<std::int64_t>{20}, {6, 1}, {1, 2, 3, 4, 0, 5}, {3, 3}}) {
+            const Left one = run<Method>(context, *mailed, *a, b, damp, 6, launches);
+            const Left two = run<Method>(context, *gathered, *a, b, damp, 6, launches);
+            CHECK(one.progress.code == two.progress.code);
+            CHECK(one.progress.iteration == two.progress.iteration);
+            CHECK(one.progress.finished == two.progress.finished);
+            // Few steps: rounding, to which the tag's bit adds another, has not grown.
+            const double slack = 6 * 8 * 40 * eps;
+            CHECK(distance(one.x, two.x) <= slack * norm(two.x));
+            CHECK(distance(one.u, two.u) <= slack * norm(two.u));
+            CHECK(distance(one.v, two.v) <= slack * norm(two.v));
+            CHECK(one.progress.x_norm == doctest::Approx(two.progress.x_norm).epsilon(slack));
+            CHECK(one.progress.r_norm == doctest::Approx(two.progress.r_norm).epsilon(slack));
+        }
+    }
+    // However the iterations are launched, the bits are the same.
+    const Left whole = run<Method>(context, *mailed, *a, b, 0.1, 30, {40});
+    for (const std::vector<std::int64_t>& launches : {std::vector<std::int64_t>{40}, {1, 1, 28}, {30, 1}, {29, 1, 1}, {7, 11, 13, 17}}) {
+        const Left again = run<Method>(context, *mailed, *a, b, 0.1, 30, launches);
+        CHECK(same_bits(again.x, whole.x));
+        CHECK(again.progress.iteration == whole.progress.iteration);
+    }
+}
+
+}  // namespace
+
+TEST_CASE("mail plan: taken for many entries where there is room") {
+    const Matrix a = random_sparse(100000, 30000, 9, 701);
+    for (const std::int64_t value_bytes : {8, 4}) {
+        const SmallPlan plan = plan_of(*a, value_bytes);
+        CHECK(plan.crossing == Crossing::mailed);
+        CHECK(plan.impossible.empty());
+        CHECK(plan.unwise.empty());
+        CHECK(plan.shared_bytes <= kH200.shared_bytes);
+        CHECK(plan.mail_products > a->nnz() / 132);
+        CHECK(plan.mail_resident > 0);
+        CHECK(plan.words().find("values in runs") != std::string::npos);
+    }
+    CHECK(plan_of(*a, 8, Crossing::gathered).crossing == Crossing::gathered);
+    CHECK(plan_of(*random_sparse(200, 90, 4, 702), 8).crossing == Crossing::none);
+    CHECK(plan_of(*random_sparse(3000, 900, 4, 702), 8).crossing == Crossing::gathered);
+    // A row is added by one thread.
+    CHECK(plan_of(*random_sparse(900, 30000, 900, 703), 8).crossing == Crossing::gathered);
+    // A block's products, or what streams past, would not fit.
+    CHECK(plan_of(*a, 8, std::nullopt, {132, std::int64_t{60} << 20, 60000, true}).crossing == Crossing::gathered);
+    CHECK(plan_of(*a, 8, std::nullopt, {132, std::int64_t{10} << 20, 228352, true}).crossing == Crossing::gathered);
+}
+
+TEST_CASE("mail: every entry has one slot, and both products come out of the lists") {
+    for (const Matrix& a : {ragged(3000, 1100, 711), ragged(900, 4000, 712), random_sparse(500, 300, 10, 713), ragged(40, 2000, 714)}) {
+        for (const std::int64_t value_bytes : {8, 4}) {
+            const std::int64_t sector = slots_of_sector(value_bytes);
+            const SmallPlan plan = plan_of(*a, value_bytes, Crossing::mailed);
+            REQUIRE(plan.crossing == Crossing::mailed);
+            const CsrMatrix transpose = a->transposed();
+            const std::vector<std::int32_t>& block_rows = plan.forward.block_rows;
+            const std::vector<std::int32_t>& block_cols = plan.adjoint.block_rows;
+            const Mail mail = make_mail(*a, transpose, block_rows, block_cols, plan.mail_products - 1, sector);
+            const Vector x = random_vector(a->cols(), 715), y = random_vector(a->rows(), 716);
+            Vector slots(mail.values.size(), std::numeric_limits<double>::quiet_NaN()), ax(index(a->rows()), 0.0), aty(index(a->cols()), 0.0);
+            const auto blocks = static_cast<std::size_t>(plan.blocks);
+            const auto of_sector = static_cast<std::size_t>(sector);
+            std::set<std::size_t> written;
+            const auto slot = [&](std::size_t place) { return mail.sectors[place / of_sector] * of_sector + place % of_sector; };
+            const auto order = [](const MailSide& side, const std::vector<std::int32_t>& of_blocks, std::size_t b, std::size_t row) {
+                return index(side.order[index(of_blocks[b]) + row]);
+            };
+            // As the kernel adds: diagonals of the row, then the row's vector value.
+            const auto add = [&](const MailSide& side, const std::vector<std::int32_t>& of_blocks, std::size_t b, const Vector& products, Vector& sums) {
+                for (std::int32_t i = 0; i < of_blocks[b + 1] - of_blocks[b]; ++i) {
+                    double sum = 0;
+                    for (std::int32_t d = side.diagonals_at[b]; d < side.diagonals_at[b + 1]; ++d) {
+                        const cuda::MailDiagonal& diagonal = side.diagonals[index(d)];
+                        if (i < diagonal.size) sum += products[index(diagonal.begin + i)];
+                    }
+                    sums[order(side, of_blocks, b, index(i))] = sum;
+                }
+            };
+            for (std::size_t c = 0; c < blocks; ++c) {
+                REQUIRE(mail.adjoint.begin[c] % sector == 0);
+                for (std::size_t p = index(mail.adjoint.begin[c]); p < index(mail.adjoint.begin[c + 1]); ++p) {
+                    REQUIRE(written.insert(slot(p)).second);
+                    slots[slot(p)] = x[order(mail.adjoint, block_cols, c, mail.adjoint.rows[p])];
+                }
+                CHECK((mail.adjoint.diagonals_at[c + 1] - mail.adjoint.diagonals_at[c]) % cuda::kMailDiagonals == 0);
+            }
+            std::int64_t entries = 0;
+            for (std::size_t r = 0; r < blocks; ++r) {
+                Vector products(index(plan.mail_products), std::numeric_limits<double>::quiet_NaN());
+                for (std::size_t p = index(mail.forward.begin[r]); p < index(mail.forward.begin[r + 1]); ++p) {
+                    REQUIRE(written.count(p) == 1);  // so that it can come
+                    const bool fills = mail.forward.products[p] == plan.mail_products - 1;
+                    REQUIRE((fills || std::isnan(products[mail.forward.products[p]])));
+                    entries += !fills;
+                    products[mail.forward.products[p]] = mail.values[p] * slots[p];
+                    slots[p] = mail.values[p] * y[order(mail.forward, block_rows, r, mail.forward.rows[p])];
+                }
+                add(mail.forward, block_rows, r, products, ax);
+            }
+            CHECK(entries == a->nnz());
+            CHECK(written.size() == mail.values.size());
+            for (std::size_t c = 0; c < blocks; ++c) {
+                Vector products(index(plan.mail_products), std::numeric_limits<double>::quiet_NaN());
+                for (std::size_t p = index(mail.adjoint.begin[c]); p < index(mail.adjoint.begin[c + 1]); ++p) {
+                    const bool fills = mail.adjoint.products[p] == plan.mail_products - 1;
+                    REQUIRE((fills || std::isnan(products[mail.adjoint.products[p]])));
+                    products[mail.adjoint.products[p]] = slots[slot(p)];
+                }
+                add(mail.adjoint, block_cols, c, products, aty);
+            }
+            CHECK(distance(ax, product(*a, x)) <= 100 * kEps64 * norm(ax));
+            CHECK(distance(aty, product(transpose, y)) <= 100 * kEps64 * norm(aty));
+        }
+    }
+}
+
+TEST_SUITE_BEGIN("sanitizer");
+
+TEST_CASE("cuda mail: what gathers give, and the same bits however it is launched") {
+    LSMR_NEEDS_GPU();
+    for (const Matrix& a : {ragged(3000, 1100, 721), ragged(900, 4000, 722), ragged(40, 2000, 723), random_sparse(5000, 20, 4, 724), random_sparse(20000, 8000, 10, 725)}) {
+        compare<Lsmr<double>>(a, 726);
+        compare<Lsqr<double>>(a, 726);
+        compare<Lsmr<float>>(a, 726);
+        compare<Lsqr<float>>(a, 726);
+    }
+}
+
+TEST_CASE("cuda mail: a number that is not finite ends the launch, x stays, and the next solve is not disturbed") {
+    LSMR_NEEDS_GPU();
+    const CudaContext context;
+    const Matrix a = ragged(20000, 9000, 731);
+    const CsrMatrix transpose = a->transposed();
+    const SmallPlan plan = plan_small_problem(a->rows(), a->cols(), a->offsets(), transpose.offsets(), 8, persistent_limits(context.device()), Crossing::mailed);
+    REQUIRE(plan.crossing == Crossing::mailed);
+    SmallProblem<double> problem(*a, transpose, 0, plan, context);
+    const Vector b = random_vector(a->rows(), 732);
+    const Left before = run<Lsmr<double>>(context, problem, *a, b, 0, 9, {20});
+    for (const double bad : {std::numeric_limits<double>::infinity(), std::numeric_limits<double>::quiet_NaN()}) {
+        const Left left = run<Lsmr<double>>(context, problem, *a, b, 0, 100, {50}, 3.0, bad);
+        CHECK(left.progress.code == static_cast<int>(Status::non_finite));
+        for (const double value : left.x) REQUIRE(value == 3.0);
+        const Left after = run<Lsmr<double>>(context, problem, *a, b, 0, 9, {20});
+        CHECK(same_bits(after.x, before.x));
+    }
+}
+
+TEST_SUITE_END();
+
+TEST_CASE("cuda mail: 200 repeats of a solve are bit-identical") {
+    LSMR_NEEDS_GPU();
+    const CudaContext context;
+    const Matrix a = ragged(60000, 20000, 741);
+    const CsrMatrix transpose = a->transposed();
+    const SmallPlan plan = plan_small_problem(a->rows(), a->cols(), a->offsets(), transpose.offsets(), 8, persistent_limits(context.device()), Crossing::mailed);
+    REQUIRE(plan.crossing == Crossing::mailed);
+    SmallProblem<double> problem(*a, transpose, 0, plan, context);
+    const Vector b = random_vector(a->rows(), 742);
+    const Left first = run<Lsmr<double>>(context, problem, *a, b, 0.01, 60, {70});
+    int different = 0;
+    for (int i = 0; i < 200; ++i) {
+        const Left again = run<Lsmr<double>>(context, problem, *a, b, 0.01, 60, {70});
+        different += !same_bits(again.x, first.x) || again.progress.iteration != first.progress.iteration;
+    }
+    CHECK(different == 0);
+}
