@@ -372,6 +372,7 @@ class Drive {
         load_residual(r0, x_is_zero);
         if (at_.stacked) backend_.elementwise(n_, FromCenter<T>{lambda_, anchors_.center, x_, scale_, r0 + m_}, 0);
 
+        run_x0_norm_ = restarted && !only_x0_has_size() ? x_norm_now() : x0_norm_;
         Recurrence state{};
         state.prepare(sigma_, at_.stacked ? 0.0 : lambda_, rules(!restarted), backend_.ring(),
                       restarted ? backend_.norm_now(n_, x_) : z0_norm_);
@@ -497,7 +498,7 @@ class Drive {
         rules.b_norm = b_norm_;
         rules.a_norm = a_norm_;
         rules.a_norm_of_x = a_norm_of_z_;
-        rules.x0_norm = x0_norm_;
+        rules.x0_norm = run_x0_norm_;
         rules.a_norm_of_x0 = claim_norm_;
         rules.ar_bound = at_.tolerances.ar_part * at_.ar_bound;
         if (at_start && !other_metric()) rules.ar_relative = options_.ar_relative;
@@ -682,8 +683,8 @@ class Drive {
     // The status that the recomputed residuals confirm.
     Status audited(Status claimed, const Residuals& now) const {
         const double a_norm = claim_norm();
-        // The start's size counts too: b - A x0 was formed with its rounding errors.
-        const double size = a_norm * std::max(now.x, x0_norm_) + b_norm_;
+        // Of x and b, whatever rounding of a large x0 was left in a run: the next one starts without it.
+        const double size = a_norm * (only_x0_has_size() ? std::max(now.x, x0_norm_) : now.x) + b_norm_;
         const bool solves = fits(b_norm_, now.r_damped / 2) &&
                             now.r_damped <= 2 * (options_.btol * b_norm_ + options_.atol * a_norm * now.x);
         const bool is_least = now.ar <= 2 * std::max(options_.atol * a_norm * now.r_damped, at_.ar_bound);
@@ -722,6 +723,8 @@ class Drive {
         at_.tolerances.ar_part *= factor;
         return true;
     }
+    // Then x may shrink to 0, and nothing else says what is small.
+    bool only_x0_has_size() const { return b_norm_ == 0 && !has_linear() && !has_given_center(); }
     double claim_norm() const { return claim_norm_ > 0 ? claim_norm_ : a_norm_used_; }
     // Whether the recurrence measures in another metric than claims about x do.
     bool other_metric() const { return scales_columns() || backend_.preconditioned(); }
@@ -776,6 +779,7 @@ class Drive {
     double a_norm_used_ = 0;  // scaled: as the last run saw it
     double b_norm_ = 0;       // scaled
     double x0_norm_ = 0;      // scaled
+    double run_x0_norm_ = 0;  // of the start of this run
     double z0_norm_ = 0;
     // Where the solve stands around its recurrence; a checkpoint holds it as it is.
     struct Position {

@@ -100,7 +100,7 @@ class Refinement {
         rules_.ar_bound = std::ldexp(options.ar_bound, e_ + f_);
         measure(x_);
         start_ = now_;
-        rules_.x0_norm = now_.x;
+        rules_.x0_norm = rules_.b_norm == 0 && center_.empty() ? now_.x : 0.0;  // otherwise b and x say what is small
         rules_.ar_bound = std::max(rules_.ar_bound, options.ar_relative * now_.ar);
         max_iterations_ = resolved_max_iterations(options, m_.original->rows(), m_.original->cols(), Precision::mixed);
     }

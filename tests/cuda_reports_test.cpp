@@ -45,6 +45,7 @@ TEST_CASE("cuda reports: condition of a diagonal") { LSMR_NEEDS_GPU(); report_co
 TEST_CASE("cuda reports: square of the norm overflows") { LSMR_NEEDS_GPU(); report_overflowing_square(gpu()); }
 TEST_CASE("cuda reports: scales far apart") { LSMR_NEEDS_GPU(); report_far_scales(gpu()); }
 TEST_CASE("cuda reports: norms are against b") { LSMR_NEEDS_GPU(); report_norms_against_b(gpu()); }
+TEST_CASE("cuda reports: a start far beyond the solution") { LSMR_NEEDS_GPU(); report_start_far_beyond_the_solution(gpu()); }
 TEST_CASE("cuda reports: norms of equal numbers") { LSMR_NEEDS_GPU(); report_norms_of_equal_numbers(gpu()); }
 TEST_CASE("cuda reports: centres of the identity") { LSMR_NEEDS_GPU(); report_centers_of_the_identity(gpu()); }
 TEST_CASE("cuda reports: every precision method and storage") { LSMR_NEEDS_GPU(); report_every_combination(gpu()); }

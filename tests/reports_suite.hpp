@@ -394,6 +394,28 @@ inline void report_norms_of_equal_numbers(const PrepareOptions& base) {
     }
 }
 
+// A start that is larger than the solution by far more than 1 / eps: its rounding is not the answer [own].
+inline void report_start_far_beyond_the_solution(const PrepareOptions& base) {
+    const Matrix a = random_sparse(40, 20, 6, 71);
+    const Vector x0 = scaled(random_vector(20, 72), 1e18);
+    const Vector sides[] = {product(*a, Vector(20, 1.0)), random_vector(40, 73)};
+    for (const Vector& b : sides) {
+        for (const Method method : kMethods) {
+            for (const double damp : {0.0, 0.5}) {
+                SolveOptions options = with_method(method, 1e-10);
+                options.damp = damp;
+                const Answer far = solve(base, a, b, options, x0), near = solve(base, a, b, options);
+                CAPTURE(word(method));
+                CAPTURE(damp);
+                CAPTURE(far.result.message);
+                CHECK(far.result.converged());
+                CHECK(distance(far.x, near.x) <= 1e-7 * norm(near.x));
+                check_norms(far.result, truth(*a, b, far.x, damp, {}, x0));
+            }
+        }
+    }
+}
+
 // Damping with a warm start: both centres, against the formula for the identity [CIL 2357].
 inline void report_centers_of_the_identity(const PrepareOptions& base) {
     const Vector b{1, 2, 3}, x0{4, -5, 6};

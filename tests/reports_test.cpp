@@ -83,6 +83,13 @@ TEST_CASE("reports: norms are against b") {
 TEST_CASE("reports: norms of equal numbers") {
     report_norms_of_equal_numbers(on_cpu());
 }
+TEST_CASE("reports: a start far beyond the solution") {
+    for (const Precision precision : {Precision::fp64, Precision::mixed}) {
+        PrepareOptions prepare = on_cpu();
+        prepare.precision = precision;
+        report_start_far_beyond_the_solution(prepare);
+    }
+}
 TEST_CASE("reports: centres of the identity") {
     report_centers_of_the_identity(on_cpu());
 }
