@@ -132,6 +132,31 @@ TEST_CASE("cuda formats: every other format and precision") {
     check_format<float>("hyb+atomic");
 }
 
+TEST_CASE("cuda formats: padded rows of every width, and more slices than warps") {
+    LSMR_NEEDS_GPU();
+    const auto check = [](const std::shared_ptr<const CsrMatrix>& a, const char* kernel) {
+        OperatorOptions options = forced(kernel);
+        options.adjoint.reset();
+        check_products(*a, *from_csr<double>(a, options));
+        check_products(*a, *from_csr<float>(a, options));
+    };
+    std::vector<std::int64_t> lengths(20 * 32 + 5);
+    for (std::size_t i = 0; i < lengths.size(); ++i) lengths[i] = static_cast<std::int64_t>(i) / 32;  // slices of 0 to 20 columns
+    const auto widths = matrix_with_rows(lengths, 301, 219);
+    // More than 2,048 blocks of 16 warps take at once; the last slice is ragged.
+    const auto many = matrix_with_rows(random_lengths(1100003, 0, 3, 220), 4001, 220);
+    for (const char* kernel : {"sell-32", "sell-32+columns16", "sell-32-1024"}) {
+        CAPTURE(kernel);
+        check(widths, kernel);
+        check(many, kernel);
+    }
+    check(many, "ell");
+    for (std::int64_t width = 0; width <= 20; ++width) {
+        CAPTURE(width);
+        check(matrix_with_rows(random_lengths(100, width / 2, width, 221), 301, 221), "ell");
+    }
+}
+
 TEST_CASE("cuda formats: repeats are bit-identical, also through vectors that are not aligned") {
     LSMR_NEEDS_GPU();
     for (const char* kernel : {"sell-32", "sell-32-1024", "sell-32-1024+columns16", "ell", "hyb", "hyb-q80", "coo"}) {

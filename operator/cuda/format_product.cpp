@@ -69,8 +69,7 @@ class SellProduct final : public CsrProduct<T> {
 
     std::unique_ptr<ProductScratch> make_scratch(const CudaContext& context) const override { return std::make_unique<FormatScratch>(context, 0); }
     void run(Scalar<T> a, const T* x, Scalar<T> b, T* y, double* partials, ProductScratch& scratch) const override {
-        const double width = matrix_.slices > 0 ? static_cast<double>(places_) / static_cast<double>(kSliceRows * matrix_.slices) : 0.0;
-        launch_sell(blocks_, width, matrix_, a, x, b, y, partials, static_cast<FormatScratch&>(scratch).context.stream());
+        launch_sell(blocks_, matrix_, a, x, b, y, partials, static_cast<FormatScratch&>(scratch).context.stream());
     }
     std::int32_t partials() const override { return blocks_; }
     std::int64_t bytes() const override {

@@ -6,63 +6,57 @@
 
 #include "memory/cuda_check.hpp"
 #include "operator/cuda/block_sum.cuh"
+#include "operator/cuda/dependent_launch.cuh"
 #include "operator/cuda/padded_kernels.hpp"
 #include "operator/cuda/stored_values.cuh"
 
 namespace lsmr::cuda {
 namespace {
 
-constexpr int kThreads = 256;
+constexpr int kThreads = 512;
 constexpr int kWarps = kThreads / 32;
 
-template <class C>
-constexpr C kPadding = static_cast<C>(-1);
-
-// Adds kBatch columns, or, where !kAll, the first `left` of them; the same for the whole warp.
-template <int kBatch, bool kAll, class V, class X, class C>
-__device__ X add_columns(X sum, const V* __restrict__ values, const C* __restrict__ columns, std::int64_t step, int left, const X* __restrict__ x) {
+// Adds kBatch columns.
+template <int kBatch, class V, class X, class C>
+__device__ X add_columns(X sum, const V* __restrict__ values, const C* __restrict__ columns, std::int64_t step, const X* x) {
     V value[kBatch];
     C column[kBatch];
 #pragma unroll
     for (int i = 0; i < kBatch; ++i) {
-        column[i] = kPadding<C>;
-        if (kAll || i < left) {
-            column[i] = streamed(columns + i * step);
-            value[i] = streamed(values + i * step);
-        }
+        column[i] = streamed(columns + i * step);
+        value[i] = streamed(values + i * step);
     }
     X products[kBatch];
 #pragma unroll
     for (int i = 0; i < kBatch; ++i) {
         // Padding adds nothing: no product with a zero, which a non-finite x would turn into NaN.
-        products[i] = column[i] != kPadding<C> ? widened<X>(value[i]) * __ldg(x + column[i]) : X(0);
+        products[i] = column[i] != static_cast<C>(-1) ? widened<X>(value[i]) * x[column[i]] : X(0);
     }
 #pragma unroll
     for (int i = 0; i < kBatch; ++i) sum += products[i];
     return sum;
 }
 
+// Adds `count` columns, at most kMost, all asked for at once; the same number for the whole warp. A text for each number keeps the loads free of
+// conditions, which cost registers, and those cost warps.
+template <int kMost, class V, class X, class C>
+__device__ X add_few_columns(X sum, const V* __restrict__ values, const C* __restrict__ columns, std::int64_t step, int count, const X* x) {
+    if constexpr (kMost == 0) return sum;
+    else if (count == kMost) return add_columns<kMost>(sum, values, columns, step, x);
+    else return add_few_columns<kMost - 1>(sum, values, columns, step, count, x);
+}
+
 // A row: `width` places, `step` apart.
 template <int kBatch, class V, class X, class C>
-__device__ X dot(const V* __restrict__ values, const C* __restrict__ columns, std::int64_t step, std::int32_t width, const X* __restrict__ x) {
+__device__ X dot(const V* __restrict__ values, const C* __restrict__ columns, std::int64_t step, std::int32_t width, const X* x) {
     X sum = 0;
-    std::int32_t k = 0;
 #pragma unroll 1  // registers are for the batch
-    for (; k + kBatch <= width; k += kBatch) {
-        sum = add_columns<kBatch, true>(sum, values, columns, step, kBatch, x);
+    for (; width >= kBatch; width -= kBatch) {
+        sum = add_columns<kBatch>(sum, values, columns, step, x);
         values += kBatch * step;
         columns += kBatch * step;
     }
-    if constexpr (kBatch == 8) {
-        if (k + 4 <= width) {
-            sum = add_columns<4, true>(sum, values, columns, step, 4, x);
-            values += 4 * step;
-            columns += 4 * step;
-            k += 4;
-        }
-    }
-    if (k < width) sum = add_columns<3, false>(sum, values, columns, step, width - k, x);
-    return sum;
+    return add_few_columns<kBatch - 1>(sum, values, columns, step, width, x);
 }
 
 // What a warp knows of a slice before it comes to it.
@@ -77,7 +71,6 @@ struct SellSlice {
 // kNarrow: some slices have 16-bit columns.
 template <class V, bool kNarrow>
 struct SellRows {
-    static constexpr bool kTwoWidths = kNarrow;
     SellDevice<V> matrix;
     using Slice = SellSlice;
     __device__ std::int32_t slices() const { return static_cast<std::int32_t>(matrix.slices); }
@@ -100,7 +93,7 @@ struct SellRows {
         return slice;
     }
     template <int kBatch, class X>
-    __device__ X sum(const Slice& slice, int lane, const X* __restrict__ x) const {
+    __device__ X sum(const Slice& slice, int lane, const X* x) const {
         const auto width = static_cast<std::int32_t>(slice.end - slice.begin);
         const V* const values = matrix.values + std::int64_t{32} * slice.begin + lane;
         if constexpr (kNarrow) {
@@ -117,7 +110,6 @@ struct SellRows {
 
 template <class V, class X>
 struct EllRows {
-    static constexpr bool kTwoWidths = false;
     EllDevice<V> matrix;
     const X* rest;
     struct Slice {
@@ -132,7 +124,7 @@ struct EllRows {
                 matrix.with_rest != nullptr && (__ldg(matrix.with_rest + s) >> lane & 1) != 0};
     }
     template <int kBatch>
-    __device__ X sum(const Slice& slice, int, const X* __restrict__ x) const {
+    __device__ X sum(const Slice& slice, int, const X* x) const {
         // Asked for before the gathers.
         const X more = slice.has_rest ? rest[slice.place] : X(0);
         const X sum = dot<kBatch>(matrix.values + slice.place, matrix.columns + slice.place, matrix.stride, static_cast<std::int32_t>(matrix.width), x);
@@ -142,16 +134,18 @@ struct EllRows {
 
 template <class Rows, class X, int kBatch, int kMinBlocks>
 __global__ void __launch_bounds__(kThreads, kMinBlocks)
-    padded_rows_kernel(Rows rows, const X* a_pointer, const X* __restrict__ x, const X* b_pointer, X* y, double* partials) {
+    padded_rows_kernel(Rows rows, const X* a_pointer, const X* x, const X* b_pointer, X* y, double* partials) {
     __shared__ double scratch[32];
-    const X a = *a_pointer;
-    const X b = *b_pointer;
     const int lane = static_cast<int>(threadIdx.x) % 32;
     const auto stride = static_cast<std::int32_t>(gridDim.x) * kWarps;
     auto s = static_cast<std::int32_t>(blockIdx.x * kWarps + threadIdx.x / 32);
     double squares = 0;
     typename Rows::Slice next;
     if (s < rows.slices()) next = rows.slice(s, lane);
+    await_previous();
+    admit_next();
+    const X a = *a_pointer;
+    const X b = *b_pointer;
     for (; s < rows.slices(); s += stride) {
         const typename Rows::Slice slice = next;
         const X old = b != X(0) && slice.row >= 0 ? y[slice.row] : X(0);
@@ -167,20 +161,10 @@ __global__ void __launch_bounds__(kThreads, kMinBlocks)
     if (threadIdx.x == 0) partials[blockIdx.x] = total;
 }
 
-// The table of tunings: columns that a thread asks for at once, blocks that registers must leave room for. Short rows want more threads, long
-// ones more in flight each.
+// The tuning: columns that a thread asks for at once, blocks that registers must leave room for.
 template <class X, class Rows>
-void launch(const Rows& rows, std::int32_t blocks, double mean_width, Scalar<X> a, const X* x, Scalar<X> b, X* y, double* partials, cudaStream_t stream) {
-    constexpr bool kWide = sizeof(X) == sizeof(double);
-    constexpr int kBatchBlocks = kWide ? 4 : 5;
-    constexpr int kShortBlocks = kWide ? 5 : Rows::kTwoWidths ? 6 : 8;
-    constexpr double kShort = 8;
-    if (mean_width < kShort) {
-        padded_rows_kernel<Rows, X, 4, kShortBlocks><<<static_cast<unsigned>(blocks), kThreads, 0, stream>>>(rows, a.narrow, x, b.narrow, y, partials);
-    } else {
-        padded_rows_kernel<Rows, X, 8, kBatchBlocks><<<static_cast<unsigned>(blocks), kThreads, 0, stream>>>(rows, a.narrow, x, b.narrow, y, partials);
-    }
-    LSMR_CHECK(cudaGetLastError());
+void launch(const Rows& rows, std::int32_t blocks, Scalar<X> a, const X* x, Scalar<X> b, X* y, double* partials, cudaStream_t stream) {
+    launch_dependent(padded_rows_kernel<Rows, X, 6, 2>, blocks, kThreads, 0, stream, rows, a.narrow, x, b.narrow, y, partials);
 }
 
 // What fills the arrays: a warp a slice.
@@ -250,16 +234,16 @@ std::int32_t padded_blocks(std::int64_t slices, std::int32_t most) {
 }
 
 template <class V, class X>
-void launch_sell(std::int32_t blocks, double mean_width, const SellDevice<V>& matrix, Scalar<X> a, const X* x, Scalar<X> b, X* y, double* partials,
+void launch_sell(std::int32_t blocks, const SellDevice<V>& matrix, Scalar<X> a, const X* x, Scalar<X> b, X* y, double* partials,
                  cudaStream_t stream) {
-    if (matrix.column_places != nullptr) launch<X>(SellRows<V, true>{matrix}, blocks, mean_width, a, x, b, y, partials, stream);
-    else launch<X>(SellRows<V, false>{matrix}, blocks, mean_width, a, x, b, y, partials, stream);
+    if (matrix.column_places != nullptr) launch<X>(SellRows<V, true>{matrix}, blocks, a, x, b, y, partials, stream);
+    else launch<X>(SellRows<V, false>{matrix}, blocks, a, x, b, y, partials, stream);
 }
 
 template <class V, class X>
 void launch_ell(std::int32_t blocks, const EllDevice<V>& matrix, const X* rest, Scalar<X> a, const X* x, Scalar<X> b, X* y, double* partials,
                 cudaStream_t stream) {
-    launch<X>(EllRows<V, X>{matrix, rest}, blocks, static_cast<double>(matrix.width), a, x, b, y, partials, stream);
+    launch<X>(EllRows<V, X>{matrix, rest}, blocks, a, x, b, y, partials, stream);
 }
 
 template <class V, class T, class Offset>
@@ -289,7 +273,7 @@ void launch_slice_spans(const SellDevice<V>& layout, const Offset* offsets, cons
     template void launch_fill_sell(const SellDevice<V>&, const Offset*, const std::int32_t*, const T*, V*, std::byte*, cudaStream_t);                      \
     template void launch_fill_ell(const EllDevice<V>&, const Offset*, const std::int32_t*, const T*, V*, std::int32_t*, cudaStream_t);
 #define LSMR_INSTANTIATE(V, X)                                                                                                                             \
-    template void launch_sell(std::int32_t, double, const SellDevice<V>&, Scalar<X>, const X*, Scalar<X>, X*, double*, cudaStream_t);                      \
+    template void launch_sell(std::int32_t, const SellDevice<V>&, Scalar<X>, const X*, Scalar<X>, X*, double*, cudaStream_t);                      \
     template void launch_ell(std::int32_t, const EllDevice<V>&, const X*, Scalar<X>, const X*, Scalar<X>, X*, double*, cudaStream_t);                                \
     LSMR_INSTANTIATE_FILL(V, X, std::int32_t)                                                                                                              \
     LSMR_INSTANTIATE_FILL(V, X, std::int64_t)

@@ -43,10 +43,8 @@ struct EllDevice {
 std::int32_t padded_blocks(std::int64_t slices, std::int32_t most);
 
 // y <- a A x + b y; b = 0: y is not read. partials: null, or `blocks` values, which get partial sums of ||y||^2.
-// mean_width: columns of a slice, on average: decides how many a thread asks for at once.
 template <class V, class X>
-void launch_sell(std::int32_t blocks, double mean_width, const SellDevice<V>& matrix, Scalar<X> a, const X* x, Scalar<X> b, X* y, double* partials,
-                 cudaStream_t stream);
+void launch_sell(std::int32_t blocks, const SellDevice<V>& matrix, Scalar<X> a, const X* x, Scalar<X> b, X* y, double* partials, cudaStream_t stream);
 // rest: of the rows that have one; may be null where none has.
 template <class V, class X>
 void launch_ell(std::int32_t blocks, const EllDevice<V>& matrix, const X* rest, Scalar<X> a, const X* x, Scalar<X> b, X* y, double* partials, cudaStream_t stream);
