@@ -162,6 +162,8 @@ TEST_CASE("mail plan: taken for many entries where there is room") {
     CHECK(plan_of(*a, 8, Crossing::gathered).crossing == Crossing::gathered);
     CHECK(plan_of(*random_sparse(200, 90, 4, 702), 8).crossing == Crossing::none);
     CHECK(plan_of(*random_sparse(3000, 900, 4, 702), 8).crossing == Crossing::gathered);
+    CHECK(plan_of(*random_sparse(20000, 8000, 9, 702), 8).crossing == Crossing::mailed);
+    CHECK(plan_of(*random_sparse(10000, 4000, 9, 702), 8).crossing == Crossing::gathered);
     // A row is added by one thread.
     CHECK(plan_of(*random_sparse(900, 30000, 900, 703), 8).crossing == Crossing::gathered);
     // A block's products, or what streams past, would not fit.
@@ -170,7 +172,7 @@ TEST_CASE("mail plan: taken for many entries where there is room") {
 }
 
 TEST_CASE("mail: every entry has one slot, and both products come out of the lists") {
-    for (const Matrix& a : {ragged(3000, 1100, 711), ragged(900, 4000, 712), random_sparse(500, 300, 10, 713), ragged(40, 2000, 714)}) {
+    for (const Matrix& a : {ragged(3000, 1100, 711), ragged(900, 4000, 712), random_sparse(500, 300, 10, 713), ragged(90, 2000, 714)}) {
         for (const std::int64_t value_bytes : {8, 4}) {
             const std::int64_t sector = slots_of_sector(value_bytes);
             const SmallPlan plan = plan_of(*a, value_bytes, Crossing::mailed);
@@ -241,7 +243,7 @@ TEST_SUITE_BEGIN("sanitizer");
 
 TEST_CASE("cuda mail: what gathers give, and the same bits however it is launched") {
     LSMR_NEEDS_GPU();
-    for (const Matrix& a : {ragged(3000, 1100, 721), ragged(900, 4000, 722), ragged(40, 2000, 723), random_sparse(5000, 20, 4, 724), random_sparse(20000, 8000, 10, 725)}) {
+    for (const Matrix& a : {ragged(3000, 1100, 721), ragged(900, 4000, 722), ragged(700, 2000, 723), random_sparse(5000, 20, 4, 724), random_sparse(20000, 8000, 10, 725)}) {
         compare<Lsmr<double>>(a, 726);
         compare<Lsqr<double>>(a, 726);
         compare<Lsmr<float>>(a, 726);

@@ -27,8 +27,9 @@ PrepareOptions automatic() { return with_executor(ExecutorKind::automatic); }
 
 constexpr Method kRun[] = {Method::lsmr, Method::lsqr};
 
+// Where blocks gather; where they send one another values: cuda_mail_test.cpp.
 SmallPlan plan_of(const CsrMatrix& a, std::int64_t value_bytes, const PersistentLimits& limits = {132, std::int64_t{60} << 20, 228352, true}) {
-    return plan_small_problem(a.rows(), a.cols(), a.offsets(), a.transposed().offsets(), value_bytes, limits);
+    return plan_small_problem(a.rows(), a.cols(), a.offsets(), a.transposed().offsets(), value_bytes, limits, cuda::Crossing::gathered);
 }
 
 // A tridiagonal matrix (-1, 2, -1): of n distinct singular values, so that no method ends early.

@@ -29,9 +29,10 @@ constexpr std::int64_t kMostCopies = 4;
 // What is read every iteration must stay in L2, beside what else passes through it: gathers from all over a vector, but little where values are mailed.
 constexpr double kL2Share = 2.0 / 3;
 constexpr double kMailedL2Share = 0.8;
-// From so many entries on, gathers take longer than mail, whose runs are then long enough. A thread adds the products of a row.
-constexpr std::int64_t kLeastMailed = 600'000;
-constexpr std::int64_t kLongestMailedRow = 256;
+// From so many entries on, gathers take longer than mail; a thread adds the products of a row, so each entry of the longest row and of the longest
+// column, which all others wait for, is worth so many more.
+constexpr std::int64_t kLeastMailed = 100'000;
+constexpr std::int64_t kLongestWorth = 1'000;
 // Places among a block's products have 16 bits.
 constexpr std::int64_t kMostMailProducts = std::int64_t{1} << 16;
 
@@ -190,9 +191,9 @@ SmallPlan plan_small_problem(std::int64_t rows, std::int64_t cols, const std::in
     plan.forward = plan_side(rows, cols, row_offsets, value_bytes, plan.blocks);
     plan.adjoint = plan_side(cols, rows, col_offsets, value_bytes, plan.blocks);
 
-    const std::int64_t longest = std::max(plan.forward.longest_row, plan.adjoint.longest_row);
+    const std::int64_t mail_worth = kLeastMailed + kLongestWorth * (plan.forward.longest_row + plan.adjoint.longest_row);
     const auto kept_by_l2 = [&](double share) { return static_cast<std::int64_t>(share * static_cast<double>(limits.l2_bytes)); };
-    if (plan.blocks > 1 && (wanted ? *wanted == cuda::Crossing::mailed : nnz >= kLeastMailed && longest <= kLongestMailedRow)) {
+    if (plan.blocks > 1 && (wanted ? *wanted == cuda::Crossing::mailed : nnz >= mail_worth)) {
         SmallPlan mailed = plan;
         if (plan_mail(row_offsets, col_offsets, value_bytes, limits, mailed) &&
             (wanted || mailed.streamed_bytes <= kept_by_l2(kMailedL2Share))) {
@@ -204,7 +205,7 @@ SmallPlan plan_small_problem(std::int64_t rows, std::int64_t cols, const std::in
     if (!plan.impossible.empty()) return plan;
     if (const std::int64_t kept = kept_by_l2(kL2Share); plan.streamed_bytes > kept) {
         plan.unwise = fmt::format("an iteration reads {}, the L2 cache keeps {} of it", format_bytes(plan.streamed_bytes), format_bytes(kept));
-    } else if (longest > kLongestRow) {
+    } else if (const std::int64_t longest = std::max(plan.forward.longest_row, plan.adjoint.longest_row); longest > kLongestRow) {
         plan.unwise = fmt::format("a row or column has {} nonzeros, more than {}", longest, kLongestRow);
     }
     return plan;
