@@ -379,9 +379,13 @@ EntrySizes squares_and_largest(const CsrMatrix& a, const F& f) {
 #pragma omp parallel for schedule(static) reduction(max : largest)
     for (std::int64_t c = 0; c < chunks; ++c) {
         const std::int64_t end = std::min(a.nnz(), (c + 1) * kChunk);
+        // Two loops, over values that the second finds in the cache: in one, each maximum would wait for the one before.
+        double in_chunk = 0;
+#pragma omp simd reduction(max : in_chunk)
+        for (std::int64_t k = c * kChunk; k < end; ++k) in_chunk = std::max(in_chunk, std::abs(f(a.values()[k])));
+        largest = std::max(largest, in_chunk);
         partial[static_cast<std::size_t>(c)] = pairwise_sum(c * kChunk, end, [&](std::int64_t k) {
             const double value = f(a.values()[k]);
-            largest = std::max(largest, std::abs(value));
             return value * value;
         });
     }

@@ -126,7 +126,10 @@ TEST_CASE("cuda memory: a context keeps its staging, and who comes while it is l
     const std::int64_t kept = cuda_counters().page_locked;
     for (const std::int64_t count : {n, std::int64_t{1}, std::int64_t{0}, n - 1}) {
         std::fill(received.begin(), received.end(), -1.0);
-        { cuda::Uploader(context)(narrow.data(), sent.data(), count, [](double v) { return static_cast<float>(v); }); }
+        {
+            cuda::Uploader up(context);
+            up(narrow.data(), sent.data(), count, [](double v) { return static_cast<float>(v); });
+        }
         cuda::download(context, narrow.data(), count, [&](std::int64_t i, float v) { received[static_cast<std::size_t>(i)] = static_cast<double>(v); });
         CHECK(std::equal(received.begin(), received.begin() + count, sent.begin()));
         CHECK(std::all_of(received.begin() + count, received.end(), [](double v) { return v == -1; }));

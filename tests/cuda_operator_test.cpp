@@ -108,6 +108,8 @@ TEST_CASE("cuda operator: our transpose equals the host's for any chunk") {
     }
     for (std::int64_t chunk : {0, 1}) check_transpose<double, std::int64_t>(*share(CsrMatrix::from_coo(5, 7, {}, {}, {})), chunk);
     check_transpose<double, std::int32_t>(*matrix_with_rows({0, 3, 0}, 100000, 92), 0);  // columns without entries
+    check_transpose<double, std::int32_t>(*matrix_with_rows({0, 5, 30000, 0, 0, 1, 0}, 70000, 94), 0);  // a row of many tiles
+    check_transpose<double, std::int64_t>(*matrix_with_rows({0, 5, 30000, 0, 0, 1, 0}, 70000, 94), 30003);
     check_transpose<float, std::int32_t>(*matrix_with_rows(random_lengths(300000, 0, 6, 93), 70001, 93), 0);
 }
 

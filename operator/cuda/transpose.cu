@@ -28,16 +28,31 @@ __global__ void cursor_kernel(std::int64_t cols, const Offset* out_offsets, std:
     for (std::int64_t j = first_index(); j < cols; j += index_step()) cursor[j] = out_offsets[j];
 }
 
-// One warp writes the row number of a row's entries, and their places in the chunk.
+// The row in [first, end) that holds entry k, which one of them does.
 template <class Offset>
-__global__ void rows_kernel(std::int64_t first_row, std::int64_t end_row, const Offset* offsets, std::int64_t base, std::int32_t* entry_row,
+__device__ std::int64_t row_of(const Offset* offsets, std::int64_t first, std::int64_t end, std::int64_t k) {
+    while (end - first > 1) {
+        const std::int64_t middle = first + (end - first) / 2;
+        if (static_cast<std::int64_t>(offsets[middle]) <= k) first = middle;
+        else end = middle;
+    }
+    return first;
+}
+
+// The row of each entry, and its place in the chunk, by blocks of equal entries: rows may be of any length.
+template <class Offset>
+__global__ void rows_kernel(std::int64_t first_row, std::int64_t end_row, const Offset* offsets, std::int64_t base, std::int64_t count, std::int32_t* entry_row,
                             std::int32_t* positions) {
-    const int lane = static_cast<int>(threadIdx.x) % 32;
-    const std::int64_t warps = index_step() / 32;
-    for (std::int64_t row = first_row + first_index() / 32; row < end_row; row += warps) {
-        for (std::int64_t k = static_cast<std::int64_t>(offsets[row]) + lane; k < static_cast<std::int64_t>(offsets[row + 1]); k += 32) {
-            entry_row[k - base] = static_cast<std::int32_t>(row);
-            positions[k - base] = static_cast<std::int32_t>(k - base);
+    constexpr std::int64_t kTile = 8 * kThreads;
+    __shared__ std::int64_t bounds[2];  // rows of the first and the last entry of the tile
+    for (std::int64_t begin = blockIdx.x * kTile; begin < count; begin += gridDim.x * kTile) {
+        const std::int64_t end = begin + kTile < count ? begin + kTile : count;
+        __syncthreads();  // all have read those of the tile before
+        if (threadIdx.x < 2) bounds[threadIdx.x] = row_of(offsets, first_row, end_row, base + (threadIdx.x == 0 ? begin : end - 1));
+        __syncthreads();
+        for (std::int64_t k = begin + threadIdx.x; k < end; k += kThreads) {
+            entry_row[k] = static_cast<std::int32_t>(row_of(offsets, bounds[0], bounds[1] + 1, base + k));
+            positions[k] = static_cast<std::int32_t>(k);
         }
     }
 }
@@ -93,8 +108,8 @@ __global__ void gather_kernel(std::int64_t nnz, const std::int32_t* order, const
 template <class Offset>
 void launch_sort(std::int64_t first_row, std::int64_t end_row, std::int64_t base, std::int64_t count, std::int64_t cols, const Offset* offsets,
                  const std::int32_t* columns, TransposeScratch& scratch, cudaStream_t stream) {
-    rows_kernel<<<static_cast<unsigned>(vector_blocks((end_row - first_row) * 32)), kThreads, 0, stream>>>(
-        first_row, end_row, offsets, base, scratch.entry_row.data(), scratch.positions.data());
+    rows_kernel<<<static_cast<unsigned>(vector_blocks(count)), kThreads, 0, stream>>>(first_row, end_row, offsets, base, count, scratch.entry_row.data(),
+                                                                                      scratch.positions.data());
     LSMR_CHECK(cudaGetLastError());
     int key_bits = 1;
     while ((std::int64_t{1} << key_bits) < cols) ++key_bits;

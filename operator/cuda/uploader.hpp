@@ -1,7 +1,8 @@
-// Arrays between host and device through page-locked staging: conversion on all cores while the last piece travels.
+// Arrays between host and device through page-locked staging: conversion on several cores while the last piece travels.
 #pragma once
 
 #include <cuda_runtime_api.h>
+#include <omp.h>
 
 #include <algorithm>
 #include <cstddef>
@@ -10,6 +11,9 @@
 #include "memory/staging.hpp"
 
 namespace lsmr::cuda {
+
+// As many fill the link to the device; more take longer to begin.
+inline int staging_threads() { return std::min(omp_get_max_threads(), 8); }
 
 class Uploader {
   public:
@@ -28,7 +32,7 @@ class Uploader {
             const std::int64_t count = std::min(step, n - begin);
             Staging::Piece& piece = staging_->next(count * static_cast<std::int64_t>(sizeof(To)));
             To* staged = reinterpret_cast<To*>(piece.bytes.data());
-#pragma omp parallel for schedule(static)
+#pragma omp parallel for schedule(static) num_threads(staging_threads())
             for (std::int64_t i = 0; i < count; ++i) staged[i] = value(begin + i);
             LSMR_CHECK(cudaMemcpyAsync(dst + begin, staged, static_cast<std::size_t>(count) * sizeof(To), cudaMemcpyHostToDevice, stream_));
             LSMR_CHECK(cudaEventRecord(piece.travelled, stream_));
@@ -60,7 +64,7 @@ void download(const CudaContext& context, const From* src, std::int64_t n, const
         ++cuda_counters().synchronizations;
         const auto* staged = reinterpret_cast<const From*>(piece->bytes.data());
         const std::int64_t count = std::min(step, n - begin);
-#pragma omp parallel for schedule(static)
+#pragma omp parallel for schedule(static) num_threads(staging_threads())
         for (std::int64_t i = 0; i < count; ++i) take(begin + i, staged[i]);
         piece = next;
     }
