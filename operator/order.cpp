@@ -28,7 +28,7 @@ std::vector<std::int32_t> sorted_by(const std::vector<std::uint64_t>& keys) {
     return order;
 }
 
-using Points = std::vector<float>;  // kPoint a row or column
+using Points = std::vector<float>;  // kPoint a row or column; of lines, kLine a row
 constexpr int kPoint = detail::kPoint;
 
 // Offsets and columns of a matrix and of its transpose.
@@ -63,14 +63,28 @@ void average(const Pattern& a, const Points& from, Points& to, std::vector<float
     }
 }
 
-void orthonormalise(Points& x, const std::vector<float>& weight, double* lengths) {
+// X <- X T.
+void transform(Points& x, const float* t) {
+#pragma omp parallel for schedule(static)
+    for (std::int64_t j = 0; j < static_cast<std::int64_t>(x.size()) / kPoint; ++j) {
+        float* p = x.data() + kPoint * j;
+        float q[kPoint] = {};
+        for (std::size_t r = 0; r < kPoint; ++r) {
+            for (std::size_t c = 0; c < kPoint; ++c) q[c] += p[r] * t[r * kPoint + c];
+        }
+        std::copy(q, q + kPoint, p);
+    }
+}
+
+using Gram = std::array<double, kPoint * kPoint>;
+Gram gram_of(const Points& x, const std::vector<float>& weight) {
     constexpr std::int64_t kChunk = 4096;
     const auto n = static_cast<std::int64_t>(weight.size());
     const std::int64_t chunks = (n + kChunk - 1) / kChunk;
-    std::vector<std::array<double, kPoint * kPoint>> partial(at(chunks));
+    std::vector<Gram> partial(at(chunks));
 #pragma omp parallel for schedule(static)
     for (std::int64_t chunk = 0; chunk < chunks; ++chunk) {
-        auto& g = partial[at(chunk)];
+        Gram& g = partial[at(chunk)];
         g.fill(0.0);
         for (std::int64_t j = chunk * kChunk; j < std::min(n, (chunk + 1) * kChunk); ++j) {
             const float* p = x.data() + kPoint * j;
@@ -80,21 +94,11 @@ void orthonormalise(Points& x, const std::vector<float>& weight, double* lengths
             }
         }
     }
-    std::array<double, kPoint * kPoint> gram{};
-    for (const auto& g : partial) {
+    Gram gram{};
+    for (const Gram& g : partial) {
         for (std::size_t k = 0; k < gram.size(); ++k) gram[k] += g[k];
     }
-    float t[kPoint * kPoint];
-    detail::orthonormalising(gram.data(), t, lengths);
-#pragma omp parallel for schedule(static)
-    for (std::int64_t j = 0; j < n; ++j) {
-        float* p = x.data() + kPoint * j;
-        float q[kPoint] = {};
-        for (std::size_t r = 0; r < kPoint; ++r) {
-            for (std::size_t c = 0; c < kPoint; ++c) q[c] += p[r] * t[r * kPoint + c];
-        }
-        std::copy(q, q + kPoint, p);
-    }
+    return gram;
 }
 
 // Rows without a label take the least of their columns.
@@ -182,12 +186,11 @@ OwnPattern coarse_pattern(const Pattern& a, const Groups& groups) {
     return coarse;
 }
 
-// Points of the columns and of the rows. lengths: of the directions, after the last round.
-void embed(const Pattern& a, Points& x, Points& y, double* lengths) {
+// Points of the columns. lengths: of the directions, after the last round.
+Points embed(const Pattern& a, double* lengths) {
     const Pattern transposed = a.transposed();
     const std::int64_t longest = transposed.longest();
-    x.resize(at(kPoint * a.cols));
-    y.resize(at(kPoint * a.rows));
+    Points x(at(kPoint * a.cols)), y(at(kPoint * a.rows));
     const bool coarsest = detail::is_coarsest(a.cols, a.nnz());
     int rounds = coarsest ? detail::kCoarsestRounds : detail::kFlatRounds;
     Groups groups;
@@ -196,8 +199,7 @@ void embed(const Pattern& a, Points& x, Points& y, double* lengths) {
         groups = make_groups(a);
         if (detail::are_few_groups(groups.count, a.cols)) {
             const OwnPattern coarse = coarse_pattern(a, groups);
-            Points rows_of_coarse;
-            embed(coarse.view(), start, rows_of_coarse, lengths);
+            start = embed(coarse.view(), lengths);
             rounds = detail::kRounds;
         }
     }
@@ -215,17 +217,112 @@ void embed(const Pattern& a, Points& x, Points& y, double* lengths) {
     for (int round = 0; round < rounds; ++round) {
         average(a, x, y, nullptr);
         average(transposed, y, x, &weight);
-        orthonormalise(x, weight, lengths);
+        float t[kPoint * kPoint];
+        detail::orthonormalising(gram_of(x, weight).data(), t, lengths);
+        transform(x, t);
+        if (detail::are_enough(round + 1, !start.empty(), lengths)) break;
     }
-    average(a, x, y, nullptr);
+    return x;
 }
 
-// Where it is worth it, gives all columns of a run the run's mean point, and the rows what follows. The points of runs; else nothing.
-Points join_runs(const Pattern& a, const detail::Weights& weights, Points& x, Points& y) {
+float dot(const float* p, const float* q) {  // without the constant
+    float sum = 0;
+    for (int c = 1; c < kPoint; ++c) sum += p[c] * q[c];
+    return sum;
+}
+
+// The lines of rows: kLine floats each, all zero where no column counts.
+Points lines_of(const Pattern& a, const Points& x) {
+    Points lines(at(detail::kLine * a.rows), 0.0F);
+    const std::int64_t longest = a.longest();
+#pragma omp parallel for schedule(dynamic, 256)
+    for (std::int64_t i = 0; i < a.rows; ++i) {
+        const std::int64_t begin = a.offsets[i];
+        const std::int64_t end = a.offsets[i + 1];
+        if (begin == end || end - begin > longest) continue;
+        const auto point = [&](std::int64_t k) { return x.data() + std::int64_t{kPoint} * a.columns[k]; };
+        float* mean = lines.data() + detail::kLine * i;
+        float* along = mean + kPoint;
+        float d[kPoint], variance = 0;
+        for (int c = 0; c < kPoint; ++c) d[c] = point(end - 1)[c] - point(begin)[c];
+        for (int step = 0; step < detail::kLineSteps; ++step) {
+            float sum[kPoint] = {}, moment[kPoint] = {};
+            for (std::int64_t k = begin; k < end; ++k) {
+                const float t = dot(point(k), d);
+                for (int c = 0; c < kPoint; ++c) {
+                    sum[c] += point(k)[c];
+                    moment[c] += t * point(k)[c];
+                }
+            }
+            if (!(sum[0] > 0)) break;
+            for (int c = 0; c < kPoint; ++c) mean[c] = sum[c] / sum[0];
+            float v[kPoint];  // the covariance times d
+            const float at_mean = dot(mean, d);
+            for (int c = 0; c < kPoint; ++c) v[c] = moment[c] / sum[0] - at_mean * mean[c];
+            const float square = dot(v, v), product = dot(v, d);
+            variance = product > 0 ? square / product : 0.0F;
+            for (int c = 0; c < kPoint; ++c) d[c] = variance > 0 ? v[c] / std::sqrt(square) : 0.0F;
+        }
+        if (!(variance > 0)) continue;
+        int longest_of_d = 1;
+        for (int c = 2; c < kPoint; ++c) longest_of_d = std::abs(d[c]) > std::abs(d[longest_of_d]) ? c : longest_of_d;
+        const float spread = d[longest_of_d] < 0 ? -std::sqrt(variance) : std::sqrt(variance);
+        for (int c = 1; c < kPoint; ++c) along[c] = spread * d[c];
+        along[0] = 1 / variance;
+    }
+    return lines;
+}
+
+// Columns go to the mean of their nearest points on the lines of their rows.
+void to_lines(const Pattern& transposed, const Points& lines, Points& x, std::vector<float>& weight) {
+    const std::int64_t longest = transposed.longest();
+#pragma omp parallel for schedule(dynamic, 256)
+    for (std::int64_t j = 0; j < transposed.rows; ++j) {
+        float* p = x.data() + kPoint * j;
+        float sum[kPoint] = {};
+        const std::int64_t begin = transposed.offsets[j];
+        const std::int64_t end = transposed.offsets[j + 1];
+        for (std::int64_t k = begin; k < end && end - begin <= longest; ++k) {
+            const float* mean = lines.data() + std::int64_t{detail::kLine} * transposed.columns[k];
+            const float* along = mean + kPoint;
+            float t = 0;
+            for (int c = 1; c < kPoint; ++c) t += (p[c] - mean[c]) * along[c];
+            t *= along[0];
+            sum[0] += mean[0];
+            for (int c = 1; c < kPoint; ++c) sum[c] += mean[c] + t * along[c];
+        }
+        for (int c = 0; c < kPoint; ++c) p[c] = sum[0] > 0 ? sum[c] / sum[0] : 0.0F;
+        weight[at(j)] = sum[0];
+    }
+}
+
+// Gives points the weights of their coordinates; where rows are long, after rounds with lines.
+void weigh(const Pattern& a, Points& x, double* lengths) {
+    detail::Weights weights = detail::coordinate_weights(lengths);
+    float t[kPoint * kPoint] = {};
+    for (int c = 0; c < kPoint; ++c) t[c * kPoint + c] = weights.of[c];
+    transform(x, t);
+    if (!detail::has_long_rows(lengths)) return;
+    std::vector<float> weight(at(a.cols));
+    for (int round = 0; round < detail::kLineRounds; ++round) {
+        to_lines(a.transposed(), lines_of(a, x), x, weight);
+        Gram gram = gram_of(x, weight);
+        detail::take_weights(weights, gram.data());
+        detail::orthonormalising(gram.data(), t, lengths);
+        const detail::Weights after = detail::coordinate_weights(lengths);
+        detail::take_weights(weights, after, t);
+        transform(x, t);
+        weights = after;
+    }
+}
+
+// Where it is worth it, gives all columns of a run the run's mean point. The points of runs; else nothing.
+Points join_runs(Points& x) {
+    const auto cols = static_cast<std::int64_t>(x.size()) / kPoint;
     double within = 0, all = 0;
     Points means;
-    for (std::int64_t first = 0; first < a.cols; first += detail::kKeptRun) {
-        const std::int64_t end = std::min(a.cols, first + detail::kKeptRun);
+    for (std::int64_t first = 0; first < cols; first += detail::kKeptRun) {
+        const std::int64_t end = std::min(cols, first + detail::kKeptRun);
         float mean[kPoint] = {};
         for (std::int64_t j = first; j < end; ++j) {
             for (int c = 0; c < kPoint; ++c) mean[c] += x[at(kPoint * j + c)];
@@ -234,27 +331,25 @@ Points join_runs(const Pattern& a, const detail::Weights& weights, Points& x, Po
         means.insert(means.end(), mean, mean + kPoint);
         for (std::int64_t j = first; j < end; ++j) {
             for (int c = 1; c < kPoint && x[at(kPoint * j)] > 0; ++c) {
-                const float p = weights.of[c] * x[at(kPoint * j + c)];
-                const float off = p - weights.of[c] * mean[c];
+                const float p = x[at(kPoint * j + c)];
+                const float off = p - mean[c];
                 within += static_cast<double>(off * off);
                 all += static_cast<double>(p * p);
             }
         }
     }
     if (!(within < detail::kRunScatter * all)) return {};
-    for (std::int64_t j = 0; j < a.cols; ++j) {
+    for (std::int64_t j = 0; j < cols; ++j) {
         for (int c = 0; c < kPoint && x[at(kPoint * j)] > 0; ++c) x[at(kPoint * j + c)] = means[at(kPoint * (j / detail::kKeptRun) + c)];
     }
-    average(a, x, y, nullptr);
     return means;
 }
 
-// Places of the points of runs of columns, then of rows, along the halvings.
-std::vector<std::uint32_t> places(const detail::Weights& weights, const Points& x, const Points& y) {
-    const auto runs = static_cast<std::int64_t>(x.size()) / kPoint;
-    const std::int64_t lines = runs + static_cast<std::int64_t>(y.size()) / kPoint;
+// Places of points of `floats` floats along the halvings.
+std::vector<std::uint32_t> places(const Points& points, int floats) {
+    const auto lines = static_cast<std::int64_t>(points.size()) / floats;
     std::vector<std::int32_t> order = iota(lines);
-    const auto point = [&](std::int32_t i) { return i < runs ? x.data() + std::int64_t{kPoint} * i : y.data() + kPoint * (i - runs); };
+    const auto point = [&](std::int32_t i) { return points.data() + std::int64_t{floats} * i; };
     const int levels = detail::halvings(lines);
     for (int level = 0; level < levels; ++level) {
 #pragma omp parallel for schedule(dynamic, 16)
@@ -264,7 +359,8 @@ std::vector<std::uint32_t> places(const detail::Weights& weights, const Points& 
             const std::int64_t step = (end - begin + detail::kPieceSample - 1) / detail::kPieceSample;
             int widest = 1;
             float most = -1;
-            for (int c = 1; c < kPoint; ++c) {
+            for (int c = 1; c < floats; ++c) {
+                if (c == kPoint) continue;
                 const float origin = point(order[at(begin)])[c];
                 float sum = 0, squares = 0, count = 0;
                 for (std::int64_t r = begin; r < end; r += step) {
@@ -273,7 +369,7 @@ std::vector<std::uint32_t> places(const detail::Weights& weights, const Points& 
                     squares += v * v;
                     count += 1;
                 }
-                const float spread = weights.of[c] * weights.of[c] * (squares / count - sum / count * (sum / count));
+                const float spread = squares / count - sum / count * (sum / count);
                 if (spread > most) {
                     most = spread;
                     widest = c;
@@ -294,25 +390,31 @@ std::vector<std::uint32_t> places(const detail::Weights& weights, const Points& 
 MatrixOrder spectral_order(const CsrMatrix& a, const CsrMatrix& transposed) {
     const std::int64_t m = a.rows();
     const std::int64_t n = a.cols();
-    Points x, y;
-    double lengths[kPoint - 1] = {};
     const Pattern pattern{m, n, a.offsets(), a.columns(), transposed.offsets(), transposed.columns()};
-    embed(pattern, x, y, lengths);
-    const detail::Weights weights = detail::coordinate_weights(lengths);
-    const Points joined = join_runs(pattern, weights, x, y);
+    double lengths[kPoint - 1] = {};
+    Points x = embed(pattern, lengths);
+    const bool long_rows = detail::has_long_rows(lengths);
+    weigh(pattern, x, lengths);
+    const Points joined = join_runs(x);
     const std::int64_t run = joined.empty() ? 1 : detail::kKeptRun;
-    const std::int64_t runs = (n + run - 1) / run;
-    const std::vector<std::uint32_t> place = places(weights, joined.empty() ? x : joined, y);
+    Points y;
+    if (long_rows) {
+        y = lines_of(pattern, x);
+    } else {
+        y.resize(at(kPoint * m));
+        average(pattern, x, y, nullptr);
+    }
     // Those without a point come last.
-    const auto sorted = [&](const Points& points, std::int64_t lines, const auto& line) {
-        std::vector<std::uint64_t> keys(at(lines));
-        for (std::int64_t i = 0; i < lines; ++i) keys[at(i)] = points[at(kPoint * i)] > 0 ? place[at(line(i))] : ~std::uint64_t{0};
+    const auto sorted = [](const Points& points, int floats, const std::vector<std::uint32_t>& place, std::int64_t of_place) {
+        std::vector<std::uint64_t> keys(points.size() / at(floats));
+        for (std::size_t i = 0; i < keys.size(); ++i) keys[i] = points[at(floats) * i] > 0 ? place[i / at(of_place)] : ~std::uint64_t{0};
         return sorted_by(keys);
     };
+    const int floats = long_rows ? detail::kLine : kPoint;
     MatrixOrder order;
     order.kind = OrderKind::spectral;
-    order.col = sorted(x, n, [&](std::int64_t j) { return j / run; });
-    order.row = sorted(y, m, [&](std::int64_t i) { return runs + i; });
+    order.col = sorted(x, kPoint, places(run > 1 ? joined : x, kPoint), run);
+    order.row = sorted(y, floats, places(y, floats), 1);
     return order;
 }
 
@@ -390,10 +492,26 @@ double mean_length(const double* lengths) {
 
 Weights coordinate_weights(const double* lengths) {
     Weights weights{};
+    weights.of[0] = 1;
     for (int c = 1; c < kPoint; ++c) {
         if (lengths[c - 1] > 0) weights.of[c] = static_cast<float>(1 / std::sqrt(std::max(1 - lengths[c - 1], 1e-6)));
     }
     return weights;
+}
+
+void take_weights(const Weights& before, double* gram) {
+    for (int r = 0; r < kPoint; ++r) {
+        for (int c = 0; c < kPoint; ++c) {
+            const double by = static_cast<double>(before.of[r]) * static_cast<double>(before.of[c]);
+            if (by > 0) gram[r * kPoint + c] /= by;
+        }
+    }
+}
+
+void take_weights(const Weights& before, const Weights& after, float* t) {
+    for (int r = 0; r < kPoint; ++r) {
+        for (int c = 0; c < kPoint; ++c) t[r * kPoint + c] *= before.of[r] > 0 ? after.of[c] / before.of[r] : 0.0F;
+    }
 }
 
 bool lacks_structure(double growth, std::int64_t rows, std::int64_t cols, std::int64_t nnz) {

@@ -63,7 +63,7 @@ GatherShape make_shape(std::int64_t rows, std::int64_t cols, std::int64_t nnz, c
 // D_r^(-1/2) |pattern| D_c^(-1/2). From random points a round spreads them over its neighbours only, and a mesh needs as many rounds as it is
 // wide, so the start is the answer of a coarser problem: columns and rows join groups around seeds, the groups of a sample of entries are the
 // entries of the coarse matrix, and so on down to kCoarsest groups. A line that does not count has the point 0, so that sums of the constant count
-// the others. Then rows and columns together are cut in halves of equal size, again and again, each time across the coordinate that spreads widest.
+// the others. Then columns, and rows, are cut in halves of equal size, again and again, each time across the coordinate that spreads widest.
 // I. Dhillon, "Co-clustering documents and words using bipartite spectral graph partitioning", KDD 2001.
 inline constexpr int kPoint = 8;  // floats of a point, 32 bytes: one sector; the first is the constant
 inline constexpr int kRounds = 10;  // from the points of a coarser problem
@@ -140,17 +140,37 @@ double mean_length(const double* lengths);  // of those that are not 0
 inline constexpr int kTrialRounds = 3;
 bool lacks_structure(double growth, std::int64_t rows, std::int64_t cols, std::int64_t nnz);
 
-// Halving. Slow coordinates tell more of what is far: they weigh as in the commute time distance, 1/(1 - length) squared.
+// Slow coordinates tell more of what is far: they weigh as in the commute time distance, 1/(1 - length) squared.
 struct Weights {
-    float of[kPoint];
+    float of[kPoint];  // 1 of the constant
 };
 Weights coordinate_weights(const double* lengths);
+// T <- diag(before)^-1 T diag(after), and for the Gram matrix of points with weights that of those without.
+void take_weights(const Weights& before, double* gram);
+void take_weights(const Weights& before, const Weights& after, float* t);
+
+// Lines. Where rows reach far, as rays through cells do, the mean of a row says little of where its columns lie: means of means shorten all points, and what
+// chance adds to the point of a column is as large as a row over the root of the column's entries. A line through the row's points says more: mean y and
+// direction d of the widest spread, which is e = s d with s^2 its variance. A column then lies at the mean of its nearest points on its rows' lines,
+// y + (e . (x - y)) / s^2 e. Points of straight rows stay where they are in such a round, so that coordinates that are no longer than before are
+// curved or chance, and weigh little. Rows are told apart by y and e: 2 kPoint floats, with 1/s^2 in the place of the constant of e.
+inline constexpr double kLongRows = 0.75;  // of the slowest direction: what a round leaves of it at most
+inline constexpr int kLongRounds = 6;  // from the points of a coarser problem; more would leave chance as large
+inline constexpr int kLineRounds = 1;
+inline constexpr int kLineSteps = 2;  // of the power method for d, from the row's first and last point
+inline constexpr int kLine = 2 * kPoint;
+inline bool has_long_rows(const double* lengths) { return lengths[0] < kLongRows; }
+// Whether so many rounds will do.
+inline bool are_enough(int rounds, bool from_coarser, const double* lengths) {
+    return rounds >= (from_coarser ? kLongRounds : kFlatRounds) && has_long_rows(lengths);
+}
+
 // Runs of kKeptRun columns as given stay together where they are within half of the scatter that columns have anywhere: what lies in a sector already is
 // best left there, and the mean of a run is less noisy than a column's own point.
-inline constexpr std::int64_t kKeptRun = 8;
+inline constexpr std::int64_t kKeptRun = 4;
 inline constexpr double kRunScatter = 0.5;
 // Pieces are cut until they hold at most so many lines.
-inline constexpr std::int64_t kPiece = 8;
+inline constexpr std::int64_t kPiece = 2;
 inline constexpr std::int64_t kPieceSample = 512;  // lines of a piece that tell its widest coordinate
 inline int halvings(std::int64_t lines) {
     int levels = 0;

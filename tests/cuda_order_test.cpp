@@ -140,8 +140,8 @@ TEST_CASE("cuda order: the spectral one undoes a shuffle, and keeps symmetry") {
     CHECK(far_sectors(in_spectral_order(*shuffled(natural, 771))) < 1.2 * far_sectors(*natural));
     const CsrMatrix rays = generate("tomography", {{"nx", 32}, {"ny", 32}, {"nz", 32}, {"rays", 15000}}).a;
     const CsrMatrix found = in_spectral_order(rays);
-    CHECK(far_sectors(found) < 0.65 * far_sectors(rays));
-    CHECK(gather_shape(found, 8).run_sectors < 1.15 * gather_shape(rays, 8).run_sectors);
+    CHECK(far_sectors(found) < 0.53 * far_sectors(rays));
+    CHECK(gather_shape(found, 8).run_sectors < 1.03 * gather_shape(rays, 8).run_sectors);
     const auto lines = shuffled_lines(8000, 772);
     const auto symmetric = make_cuda_operator<float>(permuted(*stencil(20), lines, lines), shared_context(), in_order(OrderKind::spectral));
     CHECK(symmetric->order()->row == symmetric->order()->col);

@@ -134,12 +134,14 @@ TEST_CASE("order: the spectral one sorts rays, and leaves runs of cells together
     const CsrMatrix found = in_order(rays, OrderKind::spectral);
     MESSAGE("sectors an entry of both products: as given " << far_sectors(rays) << ", spectral " << far_sectors(found) << "; of runs " << near_sectors(rays) << ", "
                                                            << near_sectors(found));
-    CHECK(far_sectors(found) < 0.65 * far_sectors(rays));
-    CHECK(near_sectors(found) < 1.15 * near_sectors(rays));
+    // With means in the place of lines, 0.56 and, of the shuffled cells, 0.65.
+    CHECK(far_sectors(found) < 0.53 * far_sectors(rays));
+    CHECK(near_sectors(found) < 1.03 * near_sectors(rays));
     // Among cells in random order there is nothing to leave together.
     const CsrMatrix mixed = in_order(permuted(rays, {}, shuffled_lines(rays.cols(), 735)), OrderKind::spectral);
     CHECK(near_sectors(mixed) > near_sectors(found));
-    CHECK(far_sectors(mixed) < 0.75 * far_sectors(rays));
+    MESSAGE("cells shuffled besides: " << far_sectors(mixed) << ", of runs " << near_sectors(mixed));
+    CHECK(far_sectors(mixed) < 0.63 * far_sectors(rays));
 }
 
 TEST_CASE("order: rows by first column make the adjoint of a collocation matrix local") {
@@ -198,6 +200,44 @@ TEST_CASE("order: orthogonal points, and coordinates that depend on others") {
     detail::orthonormalising(zero.data(), t, lengths);
     CHECK(detail::mean_length(lengths) == 0);
     CHECK(std::all_of(std::begin(t), std::end(t), [](float v) { return v == 0; }));
+}
+
+TEST_CASE("order: weights of coordinates, and of which rows are long") {
+    double lengths[detail::kPoint - 1] = {0.99, 0.9, 0.5, 0.25};
+    const detail::Weights before = detail::coordinate_weights(lengths);
+    CHECK(before.of[0] == 1);
+    CHECK(before.of[1] == doctest::Approx(10));
+    CHECK(before.of[4] == doctest::Approx(1 / std::sqrt(0.75)));
+    CHECK(before.of[5] == 0);
+    // The Gram matrix without weights, and (x W) W^-1 T V where x has them.
+    double gram[detail::kPoint * detail::kPoint];
+    float t[detail::kPoint * detail::kPoint];
+    for (int r = 0; r < detail::kPoint; ++r) {
+        for (int c = 0; c < detail::kPoint; ++c) {
+            gram[r * detail::kPoint + c] = static_cast<double>(before.of[r]) * static_cast<double>(before.of[c]) * (r + 3 * c + 1);
+            t[r * detail::kPoint + c] = static_cast<float>(r + c + 1);
+        }
+    }
+    detail::take_weights(before, gram);
+    lengths[0] = 0.75;
+    const detail::Weights after = detail::coordinate_weights(lengths);
+    detail::take_weights(before, after, t);
+    for (int r = 0; r < detail::kPoint; ++r) {
+        for (int c = 0; c < detail::kPoint; ++c) {
+            const bool kept = before.of[r] > 0 && before.of[c] > 0;
+            CHECK(gram[r * detail::kPoint + c] == doctest::Approx(kept ? r + 3 * c + 1 : 0));
+            CHECK(t[r * detail::kPoint + c] == doctest::Approx(before.of[r] > 0 ? after.of[c] / before.of[r] * static_cast<float>(r + c + 1) : 0.0F));
+        }
+    }
+    // A mesh needs all rounds; where a round takes a lot away from every direction, a few will do.
+    CHECK_FALSE(detail::has_long_rows(lengths));
+    lengths[0] = 0.5;
+    CHECK(detail::has_long_rows(lengths));
+    CHECK(detail::are_enough(detail::kLongRounds, true, lengths));
+    CHECK_FALSE(detail::are_enough(detail::kLongRounds - 1, true, lengths));
+    CHECK_FALSE(detail::are_enough(detail::kLongRounds, false, lengths));
+    lengths[0] = 0.9;
+    CHECK_FALSE(detail::are_enough(detail::kCoarsestRounds, false, lengths));
 }
 
 TEST_CASE("order: labels are one to one, and samples lie in their own runs") {

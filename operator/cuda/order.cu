@@ -87,37 +87,141 @@ __global__ void start_kernel(std::int64_t cols, std::int64_t longest, const Offs
     }
 }
 
-// The sum of coordinate `lane` over entries begin, begin + step, ... below end.
-__device__ float point_sum(const std::int32_t* columns, std::int64_t begin, std::int64_t end, int step, const float* from, int lane) {
-    float sum = 0;
-    std::int64_t k = begin;
-    for (; k + 3 * step < end; k += 4 * step) {
-        const std::int64_t j0 = columns[k], j1 = columns[k + step], j2 = columns[k + 2 * step], j3 = columns[k + 3 * step];
-        const float v0 = from[j0 * kPoint + lane], v1 = from[j1 * kPoint + lane], v2 = from[j2 * kPoint + lane], v3 = from[j3 * kPoint + lane];
-        sum += (v0 + v1) + (v2 + v3);
-    }
-    for (; k < end; k += step) sum += from[static_cast<std::int64_t>(columns[k]) * kPoint + lane];
-    return sum;
-}
-
-// to[i] <- the mean of `from` over the entries of row i that count, weight[i] <- how many (null: not wanted). Eight lanes hold a point: a gather is one
-// sector. A row is of one group of eight lanes; one of more than kShort entries is of all groups of the block, one such row after the other.
+// Eight lanes hold a point, so that a gather of one is a sector. A row is of one group of eight lanes; one of more than kShort entries is of all groups
+// of the block, one such row after the other. What is done with rows are the works below: sums over their entries, kSums of them in each lane, which
+// finish() takes, in kSteps steps. `row` and `lane` are the same for all groups that share a row.
 constexpr std::int64_t kShort = 512;
 constexpr int kGroups = kThreads / kPoint;
-template <int kRows, class Offset>
-__global__ void average_kernel(std::int64_t rows, std::int64_t longest, const Offset* offsets, const std::int32_t* columns, const float* from, float* to,
-                               float* weight) {
+__device__ unsigned group_mask() { return 0xffU << (threadIdx.x % 32 / kPoint * kPoint); }
+__device__ float group_sum(float v) {
+    for (int other = kPoint / 2; other > 0; other /= 2) v += __shfl_xor_sync(group_mask(), v, other, kPoint);
+    return v;
+}
+
+// to[row] <- the mean of the points of the row's columns that count, weight[row] <- how many (null: not wanted).
+struct Mean {
+    static constexpr int kSums = 1;
+    static constexpr int kSteps = 1;
+    const float* from;
+    float* to;
+    float* weight;
+    __device__ void start(std::int64_t, std::int32_t, std::int32_t, int) {}
+    __device__ void add(const std::int32_t* columns, std::int64_t begin, std::int64_t end, int step, int lane, float* sums) const {
+        float sum = 0;
+        std::int64_t k = begin;
+        for (; k + 3 * step < end; k += 4 * step) {
+            const std::int64_t j0 = columns[k], j1 = columns[k + step], j2 = columns[k + 2 * step], j3 = columns[k + 3 * step];
+            const float v0 = from[j0 * kPoint + lane], v1 = from[j1 * kPoint + lane], v2 = from[j2 * kPoint + lane], v3 = from[j3 * kPoint + lane];
+            sum += (v0 + v1) + (v2 + v3);
+        }
+        for (; k < end; k += step) sum += from[static_cast<std::int64_t>(columns[k]) * kPoint + lane];
+        sums[0] = sum;
+    }
+    // writes: whether this group is the one that does.
+    __device__ void finish(std::int64_t row, int, int lane, const float* sums, bool writes) {
+        const float count = __shfl_sync(group_mask(), sums[0], 0, kPoint);
+        if (!writes) return;
+        to[row * kPoint + lane] = count > 0 ? sums[0] / count : 0.0F;
+        if (weight != nullptr && lane == 0) weight[row] = count;
+    }
+};
+
+// lines[row] <- the line through the points of the row's columns: kLine floats.
+struct Fit {
+    static constexpr int kSums = 2;  // of points, and of points by how far they are along d
+    static constexpr int kSteps = lsmr::detail::kLineSteps;
+    const float* from;
+    float* lines;
+    float d = 0;  // of this lane's coordinate
+    __device__ void start(std::int64_t, std::int32_t first, std::int32_t last, int lane) {
+        d = lane > 0 ? from[std::int64_t{last} * kPoint + lane] - from[std::int64_t{first} * kPoint + lane] : 0.0F;
+    }
+    __device__ void add(const std::int32_t* columns, std::int64_t begin, std::int64_t end, int step, int lane, float* sums) const {
+        float sum = 0, moment = 0;
+        std::int64_t k = begin;
+        for (; k + 3 * step < end; k += 4 * step) {
+            const std::int64_t j0 = columns[k], j1 = columns[k + step], j2 = columns[k + 2 * step], j3 = columns[k + 3 * step];
+            const float v0 = from[j0 * kPoint + lane], v1 = from[j1 * kPoint + lane], v2 = from[j2 * kPoint + lane], v3 = from[j3 * kPoint + lane];
+            const float t0 = group_sum(v0 * d), t1 = group_sum(v1 * d), t2 = group_sum(v2 * d), t3 = group_sum(v3 * d);
+            sum += (v0 + v1) + (v2 + v3);
+            moment += (t0 * v0 + t1 * v1) + (t2 * v2 + t3 * v3);
+        }
+        for (; k < end; k += step) {
+            const float v = from[static_cast<std::int64_t>(columns[k]) * kPoint + lane];
+            sum += v;
+            moment += group_sum(v * d) * v;
+        }
+        sums[0] = sum;
+        sums[1] = moment;
+    }
+    __device__ void finish(std::int64_t row, int step, int lane, const float* sums, bool writes) {
+        const float count = __shfl_sync(group_mask(), sums[0], 0, kPoint);
+        const float mean = count > 0 ? sums[0] / count : 0.0F;
+        const float at_mean = group_sum(mean * d);
+        const float v = count > 0 && lane > 0 ? sums[1] / count - at_mean * mean : 0.0F;  // the covariance times d
+        const float square = group_sum(v * v), product = group_sum(v * d);
+        const float variance = product > 0 ? square / product : 0.0F;
+        d = variance > 0 ? v / sqrtf(square) : 0.0F;
+        if (step + 1 < kSteps) return;
+        float most = fabsf(d), signed_most = d;  // the first of the longest coordinates tells the sign
+        for (int other = 1; other < kPoint; other *= 2) {
+            const float length = __shfl_xor_sync(group_mask(), most, other, kPoint);
+            const float with_sign = __shfl_xor_sync(group_mask(), signed_most, other, kPoint);
+            if (length > most || (length == most && (lane & other) != 0)) {
+                most = length;
+                signed_most = with_sign;
+            }
+        }
+        if (!writes) return;
+        const float spread = signed_most < 0 ? -sqrtf(variance) : sqrtf(variance);
+        lines[row * lsmr::detail::kLine + lane] = mean;
+        lines[row * lsmr::detail::kLine + kPoint + lane] = lane > 0 ? spread * d : variance > 0 ? 1 / variance : 0.0F;
+    }
+};
+
+// points[row] <- the mean of its nearest points on the lines of its "columns", which are the rows of A; weight[row] <- of how many.
+struct ToLines {
+    static constexpr int kSums = 1;
+    static constexpr int kSteps = 1;
+    const float* lines;
+    float* points;
+    float* weight;
+    float p = 0;
+    __device__ void start(std::int64_t row, std::int32_t, std::int32_t, int lane) { p = points[row * kPoint + lane]; }
+    __device__ float nearest(std::int64_t line, int lane) const {
+        const float mean = lines[line * lsmr::detail::kLine + lane];
+        const float along = lines[line * lsmr::detail::kLine + kPoint + lane];
+        const float t = group_sum(lane > 0 ? (p - mean) * along : 0.0F) * __shfl_sync(group_mask(), along, 0, kPoint);
+        return lane > 0 ? mean + t * along : mean;
+    }
+    __device__ void add(const std::int32_t* columns, std::int64_t begin, std::int64_t end, int step, int lane, float* sums) const {
+        float sum = 0;
+        std::int64_t k = begin;
+        for (; k + 3 * step < end; k += 4 * step) {
+            const std::int64_t i0 = columns[k], i1 = columns[k + step], i2 = columns[k + 2 * step], i3 = columns[k + 3 * step];
+            const float v0 = nearest(i0, lane), v1 = nearest(i1, lane), v2 = nearest(i2, lane), v3 = nearest(i3, lane);
+            sum += (v0 + v1) + (v2 + v3);
+        }
+        for (; k < end; k += step) sum += nearest(columns[k], lane);
+        sums[0] = sum;
+    }
+    __device__ void finish(std::int64_t row, int, int lane, const float* sums, bool writes) {
+        const float count = __shfl_sync(group_mask(), sums[0], 0, kPoint);
+        if (!writes) return;
+        points[row * kPoint + lane] = count > 0 ? sums[0] / count : 0.0F;
+        if (lane == 0) weight[row] = count;
+    }
+};
+
+template <int kRows, class Offset, class Work>
+__global__ void rows_kernel(std::int64_t rows, std::int64_t longest, const Offset* offsets, const std::int32_t* columns, Work given) {
     static_assert(kRows == kGroups || kRows == 1);
-    __shared__ float parts[kGroups][kPoint];
+    __shared__ float parts[Work::kSums][kGroups][kPoint];
     const int group = static_cast<int>(threadIdx.x) / kPoint;
     const int lane = static_cast<int>(threadIdx.x) % kPoint;
     const std::int64_t first = static_cast<std::int64_t>(blockIdx.x) * kRows;
-    // All eight lanes of a group come here together.
-    const auto write = [&](std::int64_t row, float sum) {
-        const unsigned mask = 0xffU << (threadIdx.x % 32 / kPoint * kPoint);
-        const float count = __shfl_sync(mask, sum, 0, kPoint);
-        to[row * kPoint + lane] = count > 0 ? sum / count : 0.0F;
-        if (weight != nullptr && lane == 0) weight[row] = count;
+    const auto start = [&](Work& work, std::int64_t row, std::int64_t begin, std::int64_t end) {
+        if (begin < end) work.start(row, columns[begin], columns[end - 1], lane);
     };
     if constexpr (kRows > 1) {
         bool is_long = false;
@@ -126,7 +230,15 @@ __global__ void average_kernel(std::int64_t rows, std::int64_t longest, const Of
             const auto begin = static_cast<std::int64_t>(offsets[row]);
             const auto end = static_cast<std::int64_t>(offsets[row + 1]);
             is_long = end - begin > kShort;
-            if (!is_long) write(row, point_sum(columns, begin, end, 1, from, lane));
+            if (!is_long) {
+                Work work = given;
+                start(work, row, begin, end);
+                for (int step = 0; step < Work::kSteps; ++step) {
+                    float sums[Work::kSums];
+                    work.add(columns, begin, end, 1, lane, sums);
+                    work.finish(row, step, lane, sums, true);
+                }
+            }
         }
         if (!__syncthreads_or(is_long)) return;
     }
@@ -135,27 +247,41 @@ __global__ void average_kernel(std::int64_t rows, std::int64_t longest, const Of
         const auto begin = static_cast<std::int64_t>(offsets[row]);
         const auto end = static_cast<std::int64_t>(offsets[row + 1]);
         if (kRows > 1 && end - begin <= kShort) continue;  // the same for all threads
-        parts[group][lane] = end - begin <= longest ? point_sum(columns, begin + group, end, kGroups, from, lane) : 0.0F;
-        __syncthreads();
-        if (group == 0) {
-            float sum = 0;
-            for (int g = 0; g < kGroups; ++g) sum += parts[g][lane];
-            write(row, sum);
+        Work work = given;
+        start(work, row, begin, end);
+        for (int step = 0; step < Work::kSteps; ++step) {
+            float sums[Work::kSums] = {};
+            if (end - begin <= longest) work.add(columns, begin + group, end, kGroups, lane, sums);
+            for (int s = 0; s < Work::kSums; ++s) parts[s][group][lane] = sums[s];
+            __syncthreads();
+            for (int s = 0; s < Work::kSums; ++s) {
+                sums[s] = 0;
+                for (int g = 0; g < kGroups; ++g) sums[s] += parts[s][g][lane];
+            }
+            __syncthreads();
+            work.finish(row, step, lane, sums, group == 0);
         }
-        __syncthreads();
     }
 }
 
-template <class Offset>
-void launch_average(std::int64_t rows, std::int64_t nnz, std::int64_t longest, const Offset* offsets, const std::int32_t* columns, const float* from, float* to,
-                    float* weight, cudaStream_t stream) {
+template <class Offset, class Work>
+void for_rows(std::int64_t rows, std::int64_t nnz, const Offset* offsets, const std::int32_t* columns, const Work& work, cudaStream_t stream) {
     if (rows == 0) return;
+    const std::int64_t longest = lsmr::detail::longest_of_order(rows, nnz);
     if (nnz / rows > kShort) {
-        average_kernel<1><<<static_cast<unsigned>(rows), kThreads, 0, stream>>>(rows, longest, offsets, columns, from, to, weight);
+        rows_kernel<1><<<static_cast<unsigned>(rows), kThreads, 0, stream>>>(rows, longest, offsets, columns, work);
     } else {
-        average_kernel<kGroups><<<static_cast<unsigned>((rows + kGroups - 1) / kGroups), kThreads, 0, stream>>>(rows, longest, offsets, columns, from, to, weight);
+        rows_kernel<kGroups><<<static_cast<unsigned>((rows + kGroups - 1) / kGroups), kThreads, 0, stream>>>(rows, longest, offsets, columns, work);
     }
     LSMR_CHECK(cudaGetLastError());
+}
+template <class Offset, class Work>
+void for_rows(const DevicePattern<Offset>& a, const Work& work, cudaStream_t stream) {
+    for_rows(a.rows, a.nnz, a.offsets, a.columns, work, stream);
+}
+template <class Offset, class Work>
+void for_columns(const DevicePattern<Offset>& a, const Work& work, cudaStream_t stream) {
+    for_rows(a.cols, a.nnz, a.transposed_offsets, a.transposed_columns, work, stream);
 }
 
 // Each block's part of sum_j w_j x_j x_j^T, 64 numbers.
@@ -298,7 +424,7 @@ __global__ void coarse_columns_kernel(std::int64_t count, const std::uint64_t* e
 
 // Mean points of runs of columns, and each block's part of how far columns are from their run's mean and from the origin.
 constexpr int kScatterBlocks = 264;
-__global__ void run_kernel(std::int64_t cols, lsmr::detail::Weights weights, const float* points, float* means, double* partial) {
+__global__ void run_kernel(std::int64_t cols, const float* points, float* means, double* partial) {
     constexpr std::int64_t kRun = lsmr::detail::kKeptRun;
     __shared__ double sums[2][kThreads];
     double within = 0, all = 0;
@@ -319,8 +445,8 @@ __global__ void run_kernel(std::int64_t cols, lsmr::detail::Weights weights, con
             if (!(points[j * kPoint] > 0)) continue;
 #pragma unroll
             for (int c = 1; c < kPoint; ++c) {
-                const float p = weights.of[c] * points[j * kPoint + c];
-                const float off = p - weights.of[c] * mean[c];
+                const float p = points[j * kPoint + c];
+                const float off = p - mean[c];
                 within += static_cast<double>(off * off);
                 all += static_cast<double>(p * p);
             }
@@ -342,40 +468,33 @@ __global__ void take_means_kernel(std::int64_t cols, const float* means, float* 
     }
 }
 
-// Points of runs of columns, then of rows.
-struct Lines {
-    std::int64_t runs;
-    std::int64_t count;
-    const float* run_points;
-    const float* row_points;
-    __device__ const float* operator[](std::int64_t i) const { return i < runs ? run_points + i * kPoint : row_points + (i - runs) * kPoint; }
-};
-
-// The coordinate that spreads widest over a sample of each piece; a warp a piece, in which eight lanes hold a point.
-__global__ void widest_kernel(Lines lines, lsmr::detail::Weights weights, int level, const std::int32_t* order, int* widest) {
+// The coordinate that spreads widest over a sample of each piece of points of kFloats floats; a warp a piece, in which kFloats lanes hold a point.
+template <int kFloats>
+__global__ void widest_kernel(std::int64_t count, const float* points, int level, const std::int32_t* order, int* widest) {
     constexpr unsigned kAll = 0xffffffffU;
     const std::int64_t piece = first_index() / 32;
     if (piece >= std::int64_t{1} << level) return;  // all of the warp
-    const int lane = static_cast<int>(threadIdx.x) % kPoint;
-    const std::int64_t begin = lsmr::detail::piece_begin(lines.count, level, piece);
-    const std::int64_t end = lsmr::detail::piece_begin(lines.count, level, piece + 1);
+    const int lane = static_cast<int>(threadIdx.x) % kFloats;
+    const std::int64_t begin = lsmr::detail::piece_begin(count, level, piece);
+    const std::int64_t end = lsmr::detail::piece_begin(count, level, piece + 1);
     const std::int64_t step = (end - begin + lsmr::detail::kPieceSample - 1) / lsmr::detail::kPieceSample;
-    const float origin = lines[order[begin]][lane];
-    float sum = 0, squares = 0, count = 0;
-    for (std::int64_t r = begin + static_cast<std::int64_t>(threadIdx.x % 32 / kPoint) * step; r < end; r += 32 / kPoint * step) {
-        const float v = lines[order[r]][lane] - origin;
+    const auto coordinate = [&](std::int64_t r) { return points[static_cast<std::int64_t>(order[r]) * kFloats + lane]; };
+    const float origin = coordinate(begin);
+    float sum = 0, squares = 0, samples = 0;
+    for (std::int64_t r = begin + static_cast<std::int64_t>(threadIdx.x % 32 / kFloats) * step; r < end; r += 32 / kFloats * step) {
+        const float v = coordinate(r) - origin;
         sum += v;
         squares += v * v;
-        count += 1;
+        samples += 1;
     }
-    for (int other = kPoint; other < 32; other *= 2) {
+    for (int other = kFloats; other < 32; other *= 2) {
         sum += __shfl_xor_sync(kAll, sum, other);
         squares += __shfl_xor_sync(kAll, squares, other);
-        count += __shfl_xor_sync(kAll, count, other);
+        samples += __shfl_xor_sync(kAll, samples, other);
     }
-    float most = lane == 0 ? -1.0F : weights.of[lane] * weights.of[lane] * (squares / count - sum / count * (sum / count));
+    float most = lane % kPoint == 0 ? -1.0F : squares / samples - sum / samples * (sum / samples);
     int best = lane;
-    for (int other = 1; other < kPoint; other *= 2) {
+    for (int other = 1; other < kFloats; other *= 2) {
         const float spread = __shfl_xor_sync(kAll, most, other);
         const int of = __shfl_xor_sync(kAll, best, other);
         if (spread > most || (spread == most && of < best)) {
@@ -386,11 +505,13 @@ __global__ void widest_kernel(Lines lines, lsmr::detail::Weights weights, int le
     if (threadIdx.x % 32 == 0) widest[piece] = best;
 }
 
-// The piece of each place, and the coordinate of its line that the piece is cut across.
-__global__ void piece_kernel(Lines lines, int level, const std::int32_t* order, const int* widest, std::uint64_t* keys) {
-    for (std::int64_t r = first_index(); r < lines.count; r += index_step()) {
-        const std::int64_t piece = lsmr::detail::piece_of(lines.count, level, r);
-        const auto bits = static_cast<std::uint32_t>(__float_as_int(lines[order[r]][widest[piece]] + 0.0F));  // -0 becomes 0
+// The piece of each place, and the coordinate of its point that the piece is cut across.
+template <int kFloats>
+__global__ void piece_kernel(std::int64_t count, const float* points, int level, const std::int32_t* order, const int* widest, std::uint64_t* keys) {
+    for (std::int64_t r = first_index(); r < count; r += index_step()) {
+        const std::int64_t piece = lsmr::detail::piece_of(count, level, r);
+        const float coordinate = points[static_cast<std::int64_t>(order[r]) * kFloats + widest[piece]];
+        const auto bits = static_cast<std::uint32_t>(__float_as_int(coordinate + 0.0F));  // -0 becomes 0
         const std::uint32_t ascending = bits >> 31 != 0 ? ~bits : bits | std::uint32_t{1} << 31;
         keys[r] = static_cast<std::uint64_t>(piece) << 32 | ascending;
     }
@@ -401,8 +522,8 @@ __global__ void place_kernel(std::int64_t count, const std::int32_t* order, std:
 }
 
 // Places to keys of columns (run: of how many a place is) or rows; those without a point come last.
-__global__ void place_key_kernel(std::int64_t lines, std::int64_t run, const float* points, const std::uint32_t* place, std::uint64_t* keys) {
-    for (std::int64_t i = first_index(); i < lines; i += index_step()) keys[i] = points[i * kPoint] > 0 ? place[i / run] : ~std::uint64_t{0};
+__global__ void place_key_kernel(std::int64_t lines, std::int64_t run, int floats, const float* points, const std::uint32_t* place, std::uint64_t* keys) {
+    for (std::int64_t i = first_index(); i < lines; i += index_step()) keys[i] = points[i * floats] > 0 ? place[i / run] : ~std::uint64_t{0};
 }
 
 // --- locality ---
@@ -556,55 +677,98 @@ bool make_coarse(const DevicePattern<Offset>& a, Coarse& coarse, const CudaConte
     return true;
 }
 
-// Points of the columns and of the rows. lengths: of the directions, after the last round. False: given up.
+// Gram matrices of points on the host.
+class Grams {
+  public:
+    Grams(std::int64_t cols, const CudaContext& context)
+        : cols_(cols), blocks_(std::min<std::int64_t>(kGramBlocks, (cols + kTilePoints - 1) / kTilePoints)), context_(context), partial_(context, blocks_ * kPairs),
+          host_(static_cast<std::size_t>(partial_.size())) {}
+    void operator()(const float* points, const float* weight, double* gram) {
+        gram_kernel<<<static_cast<unsigned>(blocks_), kThreads, 0, context_.stream()>>>(cols_, points, weight, partial_.data());
+        LSMR_CHECK(cudaGetLastError());
+        LSMR_CHECK(cudaMemcpyAsync(host_.data(), partial_.data(), host_.size() * sizeof(double), cudaMemcpyDeviceToHost, context_.stream()));
+        context_.synchronize();
+        std::fill(gram, gram + kPairs, 0.0);
+        for (std::size_t k = 0; k < host_.size(); ++k) gram[k % kPairs] += host_[k];
+    }
+
+  private:
+    std::int64_t cols_;
+    std::int64_t blocks_;
+    const CudaContext& context_;
+    DeviceBuffer<double> partial_;
+    std::vector<double> host_;
+};
+
+void transform(std::int64_t cols, const Transform& by, float* points, cudaStream_t stream) {
+    transform_kernel<<<blocks_for(cols), kThreads, 0, stream>>>(cols, by, points);
+    LSMR_CHECK(cudaGetLastError());
+}
+
+// Points of the columns, of which there is one at least. lengths: of the directions, after the last round. False: given up.
 template <class Offset>
-bool embed(const DevicePattern<Offset>& a, bool may_give_up, float* x, float* y, double* lengths, const CudaContext& context) {
+bool embed(const DevicePattern<Offset>& a, bool may_give_up, float* x, double* lengths, const CudaContext& context) {
     const cudaStream_t stream = context.stream();
-    const std::int64_t longest_row = lsmr::detail::longest_of_order(a.rows, a.nnz);
-    const std::int64_t longest_col = lsmr::detail::longest_of_order(a.cols, a.nnz);
     const bool coarsest = lsmr::detail::is_coarsest(a.cols, a.nnz);
     int rounds = coarsest ? lsmr::detail::kCoarsestRounds : lsmr::detail::kFlatRounds;
     Coarse coarse;
     DeviceBuffer<float> start;
     if (!coarsest && make_coarse(a, coarse, context)) {
         start = DeviceBuffer<float>(context, coarse.groups * kPoint);
-        DeviceBuffer<float> rows_of_coarse(context, coarse.groups * kPoint);
-        embed(coarse.pattern, false, start.data(), rows_of_coarse.data(), lengths, context);
+        embed(coarse.pattern, false, start.data(), lengths, context);
         rounds = lsmr::detail::kRounds;
     }
     const std::int32_t* group = start.size() > 0 ? coarse.col_group.data() : nullptr;
-    start_kernel<<<blocks_for(a.cols * kPoint), kThreads, 0, stream>>>(a.cols, longest_col, a.transposed_offsets, group, start.data(), x);
+    start_kernel<<<blocks_for(a.cols * kPoint), kThreads, 0, stream>>>(a.cols, lsmr::detail::longest_of_order(a.cols, a.nnz), a.transposed_offsets, group,
+                                                                       start.data(), x);
     LSMR_CHECK(cudaGetLastError());
-    DeviceBuffer<float> weight(context, a.cols);
-    const auto blocks = static_cast<unsigned>(std::min<std::int64_t>(kGramBlocks, (a.cols + kTilePoints - 1) / kTilePoints));
-    DeviceBuffer<double> partial(context, std::int64_t{blocks} * kPairs);
-    std::vector<double> host(static_cast<std::size_t>(partial.size()));
+    DeviceBuffer<float> y(context, a.rows * kPoint), weight(context, a.cols);
+    Grams gram_of(a.cols, context);
     for (int round = 0; round < rounds; ++round) {
-        launch_average(a.rows, a.nnz, longest_row, a.offsets, a.columns, x, y, nullptr, stream);
-        launch_average(a.cols, a.nnz, longest_col, a.transposed_offsets, a.transposed_columns, y, x, weight.data(), stream);
-        gram_kernel<<<blocks, kThreads, 0, stream>>>(a.cols, x, weight.data(), partial.data());
-        LSMR_CHECK(cudaGetLastError());
-        LSMR_CHECK(cudaMemcpyAsync(host.data(), partial.data(), host.size() * sizeof(double), cudaMemcpyDeviceToHost, stream));
-        context.synchronize();
-        double gram[kPairs] = {};
-        for (std::size_t k = 0; k < host.size(); ++k) gram[k % kPairs] += host[k];
-        Transform transform;
-        lsmr::detail::orthonormalising(gram, transform.t, lengths);
+        for_rows(a, Mean{x, y.data(), nullptr}, stream);
+        for_columns(a, Mean{y.data(), x, weight.data()}, stream);
+        double gram[kPairs];
+        gram_of(x, weight.data(), gram);
+        Transform by;
+        lsmr::detail::orthonormalising(gram, by.t, lengths);
         if (may_give_up && round == lsmr::detail::kTrialRounds && lsmr::detail::lacks_structure(lsmr::detail::mean_length(lengths), a.rows, a.cols, a.nnz)) return false;
-        transform_kernel<<<blocks_for(a.cols), kThreads, 0, stream>>>(a.cols, transform, x);
-        LSMR_CHECK(cudaGetLastError());
+        transform(a.cols, by, x, stream);
+        if (lsmr::detail::are_enough(round + 1, start.size() > 0, lengths)) break;
     }
-    launch_average(a.rows, a.nnz, longest_row, a.offsets, a.columns, x, y, nullptr, stream);
     return true;
 }
 
-// Where it is worth it, gives all columns of a run the run's mean point, and the rows what follows. The points of runs; else nothing.
+// Gives points the weights of their coordinates; where rows are long, after rounds with lines.
 template <class Offset>
-DeviceBuffer<float> join_runs(const DevicePattern<Offset>& a, const lsmr::detail::Weights& weights, float* x, float* y, const CudaContext& context) {
+void weigh(const DevicePattern<Offset>& a, float* x, double* lengths, const CudaContext& context) {
     const cudaStream_t stream = context.stream();
-    DeviceBuffer<float> means(context, (a.cols + lsmr::detail::kKeptRun - 1) / lsmr::detail::kKeptRun * kPoint);
+    lsmr::detail::Weights weights = lsmr::detail::coordinate_weights(lengths);
+    Transform by{};
+    for (int c = 0; c < kPoint; ++c) by.t[c * kPoint + c] = weights.of[c];
+    transform(a.cols, by, x, stream);
+    if (!lsmr::detail::has_long_rows(lengths)) return;
+    DeviceBuffer<float> lines(context, a.rows * lsmr::detail::kLine), weight(context, a.cols);
+    Grams gram_of(a.cols, context);
+    for (int round = 0; round < lsmr::detail::kLineRounds; ++round) {
+        for_rows(a, Fit{x, lines.data()}, stream);
+        for_columns(a, ToLines{lines.data(), x, weight.data()}, stream);
+        double gram[kPairs];
+        gram_of(x, weight.data(), gram);
+        lsmr::detail::take_weights(weights, gram);
+        lsmr::detail::orthonormalising(gram, by.t, lengths);
+        const lsmr::detail::Weights after = lsmr::detail::coordinate_weights(lengths);
+        lsmr::detail::take_weights(weights, after, by.t);
+        transform(a.cols, by, x, stream);
+        weights = after;
+    }
+}
+
+// Where it is worth it, gives all columns of a run the run's mean point. The points of runs; else nothing.
+DeviceBuffer<float> join_runs(std::int64_t cols, float* x, const CudaContext& context) {
+    const cudaStream_t stream = context.stream();
+    DeviceBuffer<float> means(context, (cols + lsmr::detail::kKeptRun - 1) / lsmr::detail::kKeptRun * kPoint);
     DeviceBuffer<double> partial(context, 2 * kScatterBlocks);
-    run_kernel<<<kScatterBlocks, kThreads, 0, stream>>>(a.cols, weights, x, means.data(), partial.data());
+    run_kernel<<<kScatterBlocks, kThreads, 0, stream>>>(cols, x, means.data(), partial.data());
     LSMR_CHECK(cudaGetLastError());
     double host[2 * kScatterBlocks];
     LSMR_CHECK(cudaMemcpyAsync(host, partial.data(), sizeof host, cudaMemcpyDeviceToHost, stream));
@@ -615,69 +779,72 @@ DeviceBuffer<float> join_runs(const DevicePattern<Offset>& a, const lsmr::detail
         all += host[2 * block + 1];
     }
     if (!(within < lsmr::detail::kRunScatter * all)) return {};
-    take_means_kernel<<<blocks_for(a.cols), kThreads, 0, stream>>>(a.cols, means.data(), x);
+    take_means_kernel<<<blocks_for(cols), kThreads, 0, stream>>>(cols, means.data(), x);
     LSMR_CHECK(cudaGetLastError());
-    launch_average(a.rows, a.nnz, lsmr::detail::longest_of_order(a.rows, a.nnz), a.offsets, a.columns, x, y, nullptr, stream);
     return means;
 }
 
-// Places of the lines along the halvings.
-DeviceBuffer<std::uint32_t> places(const Lines& lines, const lsmr::detail::Weights& weights, const CudaContext& context) {
+// Places of points of kFloats floats along the halvings.
+template <int kFloats>
+DeviceBuffer<std::uint32_t> places(std::int64_t count, const float* points, const CudaContext& context) {
     const cudaStream_t stream = context.stream();
-    DeviceBuffer<std::uint32_t> place(context, lines.count);
-    if (lines.count == 0) return place;
-    const int levels = lsmr::detail::halvings(lines.count);
-    DeviceBuffer<std::int32_t> order(context, lines.count), sorted_order(context, lines.count);
-    DeviceBuffer<std::uint64_t> keys(context, lines.count), sorted_keys(context, lines.count);
+    DeviceBuffer<std::uint32_t> place(context, count);
+    if (count == 0) return place;
+    const int levels = lsmr::detail::halvings(count);
+    DeviceBuffer<std::int32_t> order(context, count), sorted_order(context, count);
+    DeviceBuffer<std::uint64_t> keys(context, count), sorted_keys(context, count);
     DeviceBuffer<int> widest(context, std::int64_t{1} << levels);
     std::size_t bytes = 0;
-    LSMR_CHECK(cub::DeviceRadixSort::SortPairs(nullptr, bytes, keys.data(), sorted_keys.data(), order.data(), sorted_order.data(), lines.count));
+    LSMR_CHECK(cub::DeviceRadixSort::SortPairs(nullptr, bytes, keys.data(), sorted_keys.data(), order.data(), sorted_order.data(), count));
     DeviceBuffer<std::byte> temporary(context, static_cast<std::int64_t>(bytes));
-    iota_kernel<<<blocks_for(lines.count), kThreads, 0, stream>>>(lines.count, order.data());
+    iota_kernel<<<blocks_for(count), kThreads, 0, stream>>>(count, order.data());
     for (int level = 0; level < levels; ++level) {
         const auto warps = static_cast<unsigned>(((std::int64_t{32} << level) + kThreads - 1) / kThreads);
-        widest_kernel<<<warps, kThreads, 0, stream>>>(lines, weights, level, order.data(), widest.data());
-        piece_kernel<<<blocks_for(lines.count), kThreads, 0, stream>>>(lines, level, order.data(), widest.data(), keys.data());
+        widest_kernel<kFloats><<<warps, kThreads, 0, stream>>>(count, points, level, order.data(), widest.data());
+        piece_kernel<kFloats><<<blocks_for(count), kThreads, 0, stream>>>(count, points, level, order.data(), widest.data(), keys.data());
         LSMR_CHECK(cudaGetLastError());
-        LSMR_CHECK(cub::DeviceRadixSort::SortPairs(temporary.data(), bytes, keys.data(), sorted_keys.data(), order.data(), sorted_order.data(), lines.count, 0,
+        LSMR_CHECK(cub::DeviceRadixSort::SortPairs(temporary.data(), bytes, keys.data(), sorted_keys.data(), order.data(), sorted_order.data(), count, 0,
                                                    32 + level, stream));
         std::swap(order, sorted_order);
     }
-    place_kernel<<<blocks_for(lines.count), kThreads, 0, stream>>>(lines.count, order.data(), place.data());
+    place_kernel<<<blocks_for(count), kThreads, 0, stream>>>(count, order.data(), place.data());
     LSMR_CHECK(cudaGetLastError());
     return place;
+}
+
+// Lines by their places (run: of how many a place is), those without a point last.
+DeviceBuffer<std::int32_t> by_place(std::int64_t lines, std::int64_t run, int floats, const float* points, const DeviceBuffer<std::uint32_t>& place,
+                                    const CudaContext& context) {
+    DeviceBuffer<std::int32_t> order(context, lines);
+    if (lines == 0) return order;
+    DeviceBuffer<std::uint64_t> keys(context, lines);
+    place_key_kernel<<<blocks_for(lines), kThreads, 0, context.stream()>>>(lines, run, floats, points, place.data(), keys.data());
+    LSMR_CHECK(cudaGetLastError());
+    Sorter(lines, context)(lines, keys.data(), order.data());
+    return order;
 }
 
 template <class Offset>
 bool spectral_order(const DevicePattern<Offset>& a, bool may_give_up, DeviceOrder& order, const CudaContext& context) {
     const cudaStream_t stream = context.stream();
-    const std::int64_t m = a.rows, n = a.cols;
-    DeviceBuffer<float> x(context, n * kPoint), y(context, m * kPoint);
+    DeviceBuffer<float> x(context, a.cols * kPoint), joined;
     double lengths[kPoint - 1] = {};
-    if (n > 0) {
-        if (!embed(a, may_give_up, x.data(), y.data(), lengths, context)) return false;
-    } else if (m > 0) {
-        LSMR_CHECK(cudaMemsetAsync(y.data(), 0, static_cast<std::size_t>(y.bytes()), stream));
+    if (a.cols > 0 && !embed(a, may_give_up, x.data(), lengths, context)) return false;
+    const bool long_rows = lsmr::detail::has_long_rows(lengths);
+    if (a.cols > 0) {
+        weigh(a, x.data(), lengths, context);
+        joined = join_runs(a.cols, x.data(), context);
     }
-    const lsmr::detail::Weights weights = lsmr::detail::coordinate_weights(lengths);
-    const DeviceBuffer<float> joined = n > 0 ? join_runs(a, weights, x.data(), y.data(), context) : DeviceBuffer<float>();
     const std::int64_t run = joined.size() > 0 ? lsmr::detail::kKeptRun : 1;
-    const std::int64_t runs = (n + run - 1) / run;
-    const Lines lines{runs, runs + m, joined.size() > 0 ? joined.data() : x.data(), y.data()};
-    const DeviceBuffer<std::uint32_t> place = places(lines, weights, context);
-    DeviceBuffer<std::uint64_t> keys(context, std::max(m, n));
-    Sorter sort(std::max(m, n), context);
-    order.row = DeviceBuffer<std::int32_t>(context, m);
-    order.col = DeviceBuffer<std::int32_t>(context, n);
-    if (n > 0) {
-        place_key_kernel<<<blocks_for(n), kThreads, 0, stream>>>(n, run, x.data(), place.data(), keys.data());
-        LSMR_CHECK(cudaGetLastError());
-        sort(n, keys.data(), order.col.data());
-    }
-    if (m > 0) {
-        place_key_kernel<<<blocks_for(m), kThreads, 0, stream>>>(m, 1, y.data(), place.data() + runs, keys.data());
-        LSMR_CHECK(cudaGetLastError());
-        sort(m, keys.data(), order.row.data());
+    order.col = by_place(a.cols, run, kPoint, x.data(), places<kPoint>((a.cols + run - 1) / run, run > 1 ? joined.data() : x.data(), context), context);
+    constexpr int kLine = lsmr::detail::kLine;
+    DeviceBuffer<float> y(context, a.rows * (long_rows ? kLine : kPoint));
+    if (long_rows) {
+        for_rows(a, Fit{x.data(), y.data()}, stream);
+        order.row = by_place(a.rows, 1, kLine, y.data(), places<kLine>(a.rows, y.data(), context), context);
+    } else {
+        for_rows(a, Mean{x.data(), y.data(), nullptr}, stream);
+        order.row = by_place(a.rows, 1, kPoint, y.data(), places<kPoint>(a.rows, y.data(), context), context);
     }
     return true;
 }
