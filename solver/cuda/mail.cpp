@@ -82,7 +82,7 @@ MailRoom mail_room(const std::int64_t* offsets, const std::vector<std::int32_t>&
 }
 
 Mail make_mail(const CsrMatrix& a, const CsrMatrix& transpose, const std::vector<std::int32_t>& block_rows, const std::vector<std::int32_t>& block_cols,
-               std::int64_t spare, std::int64_t slots_of_sector) {
+               std::int64_t spare, std::int64_t sector) {
     LSMR_EXPECT(spare <= std::numeric_limits<std::uint16_t>::max());
     const auto blocks = static_cast<std::int64_t>(block_rows.size()) - 1;
     const Turns turns{blocks};
@@ -109,7 +109,7 @@ Mail make_mail(const CsrMatrix& a, const CsrMatrix& transpose, const std::vector
             for (std::int64_t turn = 0; turn < blocks; ++turn) {
                 const std::size_t run = place(pair(b, turn));
                 begins[run] = static_cast<std::int32_t>(at);
-                at += rounded_up(counts[run], slots_of_sector);
+                at += rounded_up(counts[run], sector);
             }
         }
         side.begin.push_back(static_cast<std::int32_t>(at));
@@ -119,7 +119,7 @@ Mail make_mail(const CsrMatrix& a, const CsrMatrix& transpose, const std::vector
     deal(mail.forward, [&](std::int64_t r, std::int64_t turn) { return r * blocks + turns.sender(r, turn); }, in_mailbox);
     deal(mail.adjoint, [&](std::int64_t c, std::int64_t turn) { return turns.reader(c, turn) * blocks + c; }, in_list);
     mail.values.assign(mail.forward.rows.size(), 0.0);
-    mail.sectors.assign(mail.adjoint.rows.size() / place(slots_of_sector), 0);
+    mail.sectors.assign(mail.adjoint.rows.size() / place(sector), 0);
 
     // The how-manieth of its column each entry is.
     std::vector<std::uint16_t> of_column(place(a.nnz()));
@@ -150,9 +150,9 @@ Mail make_mail(const CsrMatrix& a, const CsrMatrix& transpose, const std::vector
         }
         for (std::int64_t c = 0; c < blocks; ++c) {
             const std::size_t run = place(r * blocks + c);
-            const std::int64_t first = in_list[run] / slots_of_sector;
-            for (std::int64_t s = 0; s < (counts[run] + slots_of_sector - 1) / slots_of_sector; ++s) {
-                mail.sectors[place(first + s)] = static_cast<std::uint32_t>(in_mailbox[run] / slots_of_sector + s);
+            const std::int64_t first = in_list[run] / sector;
+            for (std::int64_t s = 0; s < (counts[run] + sector - 1) / sector; ++s) {
+                mail.sectors[place(first + s)] = static_cast<std::uint32_t>(in_mailbox[run] / sector + s);
             }
         }
     }

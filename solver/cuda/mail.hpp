@@ -43,8 +43,8 @@ struct MailRoom {
 };
 MailRoom mail_room(const std::int64_t* offsets, const std::vector<std::int32_t>& block_rows);
 
-// block_rows, block_cols: rows and columns of each block. What fills a sector goes to product `spare`, the last of the room.
+// block_rows, block_cols: rows and columns of each block. What fills a sector, of so many slots, goes to product `spare`, the last of the room.
 Mail make_mail(const CsrMatrix& a, const CsrMatrix& transpose, const std::vector<std::int32_t>& block_rows, const std::vector<std::int32_t>& block_cols,
-               std::int64_t spare, std::int64_t slots_of_sector);
+               std::int64_t spare, std::int64_t sector);
 
 }  // namespace lsmr

@@ -177,6 +177,7 @@ struct MailPart {
                 }
             }
         }
+        __syncwarp();
     }
     // a_ij u_i of the block's rows back to the columns.
     __device__ void send_rows(const T* u, int thread) const {
@@ -216,6 +217,7 @@ struct MailPart {
                 }
             }
         }
+        __syncwarp();
     }
     // Once all products of a side are there: products[i] <- the sum of row i. A thread adds those rows that it has everywhere.
     __device__ void add(const MailRows& side, int thread) const {

@@ -31,8 +31,8 @@ constexpr double kL2Share = 2.0 / 3;
 constexpr double kMailedL2Share = 0.8;
 // From so many entries on, gathers take longer than mail; a thread adds the products of a row, so each entry of the longest row and of the longest
 // column, which all others wait for, is worth so many more.
-constexpr std::int64_t kLeastMailed = 100'000;
-constexpr std::int64_t kLongestWorth = 1'000;
+constexpr std::int64_t kLeastMailed = 50'000;
+constexpr std::int64_t kLongestWorth = 2'000;
 // Places among a block's products have 16 bits.
 constexpr std::int64_t kMostMailProducts = std::int64_t{1} << 16;
 
@@ -150,13 +150,11 @@ bool plan_mail(const std::int64_t* row_offsets, const std::int64_t* col_offsets,
     const std::int64_t most_slots = plan.forward.most_entries + plan.blocks * (sector - 1);
     plan.mail_resident = std::min(limits.shared_bytes - vector_bytes, aligned(most_slots * value_bytes)) / 16 * (16 / value_bytes);
     plan.shared_bytes = vector_bytes + plan.mail_resident * value_bytes;
-    plan.forward.team = plan.adjoint.team = 1;
-    plan.forward.resident = plan.mail_resident >= most_slots;
     // Of each slot: its value on the way, its entry's, and where it belongs on four occasions; and where each sector lies.
     const std::int64_t slots = row_offsets[plan.forward.block_rows.back()] + plan.blocks * plan.blocks * (sector - 1);
     const std::int64_t lists = slots * 4 * 2 + slots / sector * 4;
     plan.streamed_bytes = slots * value_bytes + std::max<std::int64_t>(slots - plan.blocks * plan.mail_resident, 0) * value_bytes + lists;
-    plan.device_bytes = 2 * slots * value_bytes + lists;
+    plan.device_bytes = 2 * slots * value_bytes + lists + (plan.forward.block_rows.back() + plan.adjoint.block_rows.back()) * 4;
     return true;
 }
 
