@@ -1,12 +1,14 @@
 // The host matrix: what its one checked constructor accepts, sorts, sums and refuses.
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 #include <numeric>
 
 #include "memory/error.hpp"
 #include "operator/csr_matrix.hpp"
+#include "operator/pairwise_sum.hpp"
 #include "operator_suite.hpp"
 
 using namespace lsmr;
@@ -148,6 +150,15 @@ TEST_CASE("csr matrix: largest entry and norm in one pass are those of two, to t
         CHECK(sizes.frobenius == frobenius_norm(a, sizes.max_abs));
         if (exponent > -500) CHECK(sizes.frobenius == std::ldexp(entry_sizes(*random).frobenius, exponent));
     }
+    // The sum of squares is that of pairwise sums over chunks.
+    std::vector<double> chunks;
+    for (std::int64_t begin = 0; begin < random->nnz(); begin += 1 << 16) {
+        const auto square = [&](std::int64_t k) { return random->values()[k] * random->values()[k]; };
+        chunks.push_back(pairwise_sum(begin, std::min(begin + (1 << 16), random->nnz()), square));
+    }
+    REQUIRE(chunks.size() > 3);
+    const auto chunk = [&](std::int64_t c) { return chunks[static_cast<std::size_t>(c)]; };
+    CHECK(entry_sizes(*random).frobenius == std::sqrt(pairwise_sum(0, static_cast<std::int64_t>(chunks.size()), chunk)));
     // Entries whose squares underflow beside one whose square does not.
     const CsrMatrix uneven = csr(1, 3, {0, 3}, {0, 1, 2}, {1e-200, 3.0, -1e-300});
     CHECK(entry_sizes(uneven).frobenius == 3);
