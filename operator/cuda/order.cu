@@ -88,15 +88,26 @@ __global__ void start_kernel(std::int64_t cols, std::int64_t longest, const Offs
 }
 
 // Eight lanes hold a point, so that a gather of one is a sector. A row is of one group of eight lanes; one of more than kShort entries is of all groups
-// of the block, one such row after the other. What is done with rows are the works below: sums over their entries, kSums of them in each lane, which
-// finish() takes, in kSteps steps. `row` and `lane` are the same for all groups that share a row.
+// of the block, one such row after the other. What is done with rows are the works below: in each of kSteps steps kSums sums, of what term() says of the
+// row's columns, and then finish(), in all groups that share the row; one of them writes.
 constexpr std::int64_t kShort = 512;
 constexpr int kGroups = kThreads / kPoint;
+constexpr int kLine = lsmr::detail::kLine;
 __device__ unsigned group_mask() { return 0xffU << (threadIdx.x % 32 / kPoint * kPoint); }
+__device__ float first_of_group(float v) { return __shfl_sync(group_mask(), v, 0, kPoint); }
 __device__ float group_sum(float v) {
     for (int other = kPoint / 2; other > 0; other /= 2) v += __shfl_xor_sync(group_mask(), v, other, kPoint);
     return v;
 }
+template <int kSums>
+struct Sums {
+    float of[kSums];
+    __device__ Sums operator+(const Sums& other) const {
+        Sums sum{};
+        for (int s = 0; s < kSums; ++s) sum.of[s] = of[s] + other.of[s];
+        return sum;
+    }
+};
 
 // to[row] <- the mean of the points of the row's columns that count, weight[row] <- how many (null: not wanted).
 struct Mean {
@@ -105,23 +116,12 @@ struct Mean {
     const float* from;
     float* to;
     float* weight;
-    __device__ void start(std::int64_t, std::int32_t, std::int32_t, int) {}
-    __device__ void add(const std::int32_t* columns, std::int64_t begin, std::int64_t end, int step, int lane, float* sums) const {
-        float sum = 0;
-        std::int64_t k = begin;
-        for (; k + 3 * step < end; k += 4 * step) {
-            const std::int64_t j0 = columns[k], j1 = columns[k + step], j2 = columns[k + 2 * step], j3 = columns[k + 3 * step];
-            const float v0 = from[j0 * kPoint + lane], v1 = from[j1 * kPoint + lane], v2 = from[j2 * kPoint + lane], v3 = from[j3 * kPoint + lane];
-            sum += (v0 + v1) + (v2 + v3);
-        }
-        for (; k < end; k += step) sum += from[static_cast<std::int64_t>(columns[k]) * kPoint + lane];
-        sums[0] = sum;
-    }
-    // writes: whether this group is the one that does.
-    __device__ void finish(std::int64_t row, int, int lane, const float* sums, bool writes) {
-        const float count = __shfl_sync(group_mask(), sums[0], 0, kPoint);
+    __device__ void start(std::int64_t, std::int64_t, std::int64_t, int) {}
+    __device__ Sums<1> term(std::int64_t column, int lane) const { return {{from[column * kPoint + lane]}}; }
+    __device__ void finish(std::int64_t row, int, int lane, const Sums<1>& sums, bool writes) {
+        const float count = first_of_group(sums.of[0]);
         if (!writes) return;
-        to[row * kPoint + lane] = count > 0 ? sums[0] / count : 0.0F;
+        to[row * kPoint + lane] = count > 0 ? sums.of[0] / count : 0.0F;
         if (weight != nullptr && lane == 0) weight[row] = count;
     }
 };
@@ -133,53 +133,35 @@ struct Fit {
     const float* from;
     float* lines;
     float d = 0;  // of this lane's coordinate
-    __device__ void start(std::int64_t, std::int32_t first, std::int32_t last, int lane) {
-        d = lane > 0 ? from[std::int64_t{last} * kPoint + lane] - from[std::int64_t{first} * kPoint + lane] : 0.0F;
+    __device__ void start(std::int64_t, std::int64_t first, std::int64_t last, int lane) {
+        d = lane > 0 ? from[last * kPoint + lane] - from[first * kPoint + lane] : 0.0F;
     }
-    __device__ void add(const std::int32_t* columns, std::int64_t begin, std::int64_t end, int step, int lane, float* sums) const {
-        float sum = 0, moment = 0;
-        std::int64_t k = begin;
-        for (; k + 3 * step < end; k += 4 * step) {
-            const std::int64_t j0 = columns[k], j1 = columns[k + step], j2 = columns[k + 2 * step], j3 = columns[k + 3 * step];
-            const float v0 = from[j0 * kPoint + lane], v1 = from[j1 * kPoint + lane], v2 = from[j2 * kPoint + lane], v3 = from[j3 * kPoint + lane];
-            const float t0 = group_sum(v0 * d), t1 = group_sum(v1 * d), t2 = group_sum(v2 * d), t3 = group_sum(v3 * d);
-            sum += (v0 + v1) + (v2 + v3);
-            moment += (t0 * v0 + t1 * v1) + (t2 * v2 + t3 * v3);
-        }
-        for (; k < end; k += step) {
-            const float v = from[static_cast<std::int64_t>(columns[k]) * kPoint + lane];
-            sum += v;
-            moment += group_sum(v * d) * v;
-        }
-        sums[0] = sum;
-        sums[1] = moment;
+    __device__ Sums<2> term(std::int64_t column, int lane) const {
+        const float v = from[column * kPoint + lane];
+        return {{v, group_sum(v * d) * v}};
     }
-    __device__ void finish(std::int64_t row, int step, int lane, const float* sums, bool writes) {
-        const float count = __shfl_sync(group_mask(), sums[0], 0, kPoint);
-        const float mean = count > 0 ? sums[0] / count : 0.0F;
+    __device__ void finish(std::int64_t row, int step, int lane, const Sums<2>& sums, bool writes) {
+        const float count = first_of_group(sums.of[0]);
+        const float mean = count > 0 ? sums.of[0] / count : 0.0F;
         const float at_mean = group_sum(mean * d);
-        const float v = count > 0 && lane > 0 ? sums[1] / count - at_mean * mean : 0.0F;  // the covariance times d
+        const float v = count > 0 && lane > 0 ? sums.of[1] / count - at_mean * mean : 0.0F;  // the covariance times d
         const float square = group_sum(v * v), product = group_sum(v * d);
         const float variance = product > 0 ? square / product : 0.0F;
         d = variance > 0 ? v / sqrtf(square) : 0.0F;
         if (step + 1 < kSteps) return;
-        float most = fabsf(d), signed_most = d;  // the first of the longest coordinates tells the sign
+        float most = d;  // the first of the longest coordinates tells the sign
         for (int other = 1; other < kPoint; other *= 2) {
-            const float length = __shfl_xor_sync(group_mask(), most, other, kPoint);
-            const float with_sign = __shfl_xor_sync(group_mask(), signed_most, other, kPoint);
-            if (length > most || (length == most && (lane & other) != 0)) {
-                most = length;
-                signed_most = with_sign;
-            }
+            const float of = __shfl_xor_sync(group_mask(), most, other, kPoint);
+            if (fabsf(of) > fabsf(most) || (fabsf(of) == fabsf(most) && (lane & other) != 0)) most = of;
         }
         if (!writes) return;
-        const float spread = signed_most < 0 ? -sqrtf(variance) : sqrtf(variance);
-        lines[row * lsmr::detail::kLine + lane] = mean;
-        lines[row * lsmr::detail::kLine + kPoint + lane] = lane > 0 ? spread * d : variance > 0 ? 1 / variance : 0.0F;
+        const float spread = most < 0 ? -sqrtf(variance) : sqrtf(variance);
+        lines[row * kLine + lane] = mean;
+        lines[row * kLine + kPoint + lane] = lane > 0 ? spread * d : variance > 0 ? 1 / variance : 0.0F;
     }
 };
 
-// points[row] <- the mean of its nearest points on the lines of its "columns", which are the rows of A; weight[row] <- of how many.
+// For the rows of A^T: points[row] <- the mean of its nearest points on the lines of its columns, which are rows of A; weight[row] <- of how many.
 struct ToLines {
     static constexpr int kSums = 1;
     static constexpr int kSteps = 1;
@@ -187,36 +169,39 @@ struct ToLines {
     float* points;
     float* weight;
     float p = 0;
-    __device__ void start(std::int64_t row, std::int32_t, std::int32_t, int lane) { p = points[row * kPoint + lane]; }
-    __device__ float nearest(std::int64_t line, int lane) const {
-        const float mean = lines[line * lsmr::detail::kLine + lane];
-        const float along = lines[line * lsmr::detail::kLine + kPoint + lane];
-        const float t = group_sum(lane > 0 ? (p - mean) * along : 0.0F) * __shfl_sync(group_mask(), along, 0, kPoint);
-        return lane > 0 ? mean + t * along : mean;
+    __device__ void start(std::int64_t row, std::int64_t, std::int64_t, int lane) { p = points[row * kPoint + lane]; }
+    __device__ Sums<1> term(std::int64_t line, int lane) const {
+        const float mean = lines[line * kLine + lane];
+        const float along = lines[line * kLine + kPoint + lane];
+        const float t = group_sum(lane > 0 ? (p - mean) * along : 0.0F) * first_of_group(along);
+        return {{lane > 0 ? mean + t * along : mean}};
     }
-    __device__ void add(const std::int32_t* columns, std::int64_t begin, std::int64_t end, int step, int lane, float* sums) const {
-        float sum = 0;
-        std::int64_t k = begin;
-        for (; k + 3 * step < end; k += 4 * step) {
-            const std::int64_t i0 = columns[k], i1 = columns[k + step], i2 = columns[k + 2 * step], i3 = columns[k + 3 * step];
-            const float v0 = nearest(i0, lane), v1 = nearest(i1, lane), v2 = nearest(i2, lane), v3 = nearest(i3, lane);
-            sum += (v0 + v1) + (v2 + v3);
-        }
-        for (; k < end; k += step) sum += nearest(columns[k], lane);
-        sums[0] = sum;
-    }
-    __device__ void finish(std::int64_t row, int, int lane, const float* sums, bool writes) {
-        const float count = __shfl_sync(group_mask(), sums[0], 0, kPoint);
+    __device__ void finish(std::int64_t row, int, int lane, const Sums<1>& sums, bool writes) {
+        const float count = first_of_group(sums.of[0]);
         if (!writes) return;
-        points[row * kPoint + lane] = count > 0 ? sums[0] / count : 0.0F;
+        points[row * kPoint + lane] = count > 0 ? sums.of[0] / count : 0.0F;
         if (lane == 0) weight[row] = count;
     }
 };
 
+// Over entries begin, begin + step, ... below end.
+template <class Work>
+__device__ Sums<Work::kSums> sums_of(const Work& work, const std::int32_t* columns, std::int64_t begin, std::int64_t end, int step, int lane) {
+    Sums<Work::kSums> sums{};
+    std::int64_t k = begin;
+    for (; k + 3 * step < end; k += 4 * step) {
+        const std::int64_t j0 = columns[k], j1 = columns[k + step], j2 = columns[k + 2 * step], j3 = columns[k + 3 * step];
+        const auto t0 = work.term(j0, lane), t1 = work.term(j1, lane), t2 = work.term(j2, lane), t3 = work.term(j3, lane);
+        sums = sums + ((t0 + t1) + (t2 + t3));
+    }
+    for (; k < end; k += step) sums = sums + work.term(columns[k], lane);
+    return sums;
+}
+
 template <int kRows, class Offset, class Work>
 __global__ void rows_kernel(std::int64_t rows, std::int64_t longest, const Offset* offsets, const std::int32_t* columns, Work given) {
     static_assert(kRows == kGroups || kRows == 1);
-    __shared__ float parts[Work::kSums][kGroups][kPoint];
+    __shared__ Sums<Work::kSums> parts[kGroups][kPoint];
     const int group = static_cast<int>(threadIdx.x) / kPoint;
     const int lane = static_cast<int>(threadIdx.x) % kPoint;
     const std::int64_t first = static_cast<std::int64_t>(blockIdx.x) * kRows;
@@ -233,11 +218,7 @@ __global__ void rows_kernel(std::int64_t rows, std::int64_t longest, const Offse
             if (!is_long) {
                 Work work = given;
                 start(work, row, begin, end);
-                for (int step = 0; step < Work::kSteps; ++step) {
-                    float sums[Work::kSums];
-                    work.add(columns, begin, end, 1, lane, sums);
-                    work.finish(row, step, lane, sums, true);
-                }
+                for (int step = 0; step < Work::kSteps; ++step) work.finish(row, step, lane, sums_of(work, columns, begin, end, 1, lane), true);
             }
         }
         if (!__syncthreads_or(is_long)) return;
@@ -250,14 +231,10 @@ __global__ void rows_kernel(std::int64_t rows, std::int64_t longest, const Offse
         Work work = given;
         start(work, row, begin, end);
         for (int step = 0; step < Work::kSteps; ++step) {
-            float sums[Work::kSums] = {};
-            if (end - begin <= longest) work.add(columns, begin + group, end, kGroups, lane, sums);
-            for (int s = 0; s < Work::kSums; ++s) parts[s][group][lane] = sums[s];
+            parts[group][lane] = end - begin <= longest ? sums_of(work, columns, begin + group, end, kGroups, lane) : Sums<Work::kSums>{};
             __syncthreads();
-            for (int s = 0; s < Work::kSums; ++s) {
-                sums[s] = 0;
-                for (int g = 0; g < kGroups; ++g) sums[s] += parts[s][g][lane];
-            }
+            Sums<Work::kSums> sums{};
+            for (int g = 0; g < kGroups; ++g) sums = sums + parts[g][lane];
             __syncthreads();
             work.finish(row, step, lane, sums, group == 0);
         }
@@ -747,7 +724,7 @@ void weigh(const DevicePattern<Offset>& a, float* x, double* lengths, const Cuda
     for (int c = 0; c < kPoint; ++c) by.t[c * kPoint + c] = weights.of[c];
     transform(a.cols, by, x, stream);
     if (!lsmr::detail::has_long_rows(lengths)) return;
-    DeviceBuffer<float> lines(context, a.rows * lsmr::detail::kLine), weight(context, a.cols);
+    DeviceBuffer<float> lines(context, a.rows * kLine), weight(context, a.cols);
     Grams gram_of(a.cols, context);
     for (int round = 0; round < lsmr::detail::kLineRounds; ++round) {
         for_rows(a, Fit{x, lines.data()}, stream);
@@ -837,7 +814,6 @@ bool spectral_order(const DevicePattern<Offset>& a, bool may_give_up, DeviceOrde
     }
     const std::int64_t run = joined.size() > 0 ? lsmr::detail::kKeptRun : 1;
     order.col = by_place(a.cols, run, kPoint, x.data(), places<kPoint>((a.cols + run - 1) / run, run > 1 ? joined.data() : x.data(), context), context);
-    constexpr int kLine = lsmr::detail::kLine;
     DeviceBuffer<float> y(context, a.rows * (long_rows ? kLine : kPoint));
     if (long_rows) {
         for_rows(a, Fit{x.data(), y.data()}, stream);
