@@ -162,7 +162,7 @@ class Drive {
             // A run from a guess was to end halfway (kHalfway); those after it begin at the true residual again, too.
             const bool from_guess = !problem_.guess.empty();
             const bool halfway = from_guess && result.restarts == 0;
-            if (refused && may_go_on && !halfway && !from_guess && (was_early(progress) || tighten(claim, now))) {
+            if (refused && may_go_on && !halfway && !from_guess && (was_early(progress) || tighten(claim, now, progress))) {
                 entry = Entry::go_on;
                 continue;
             }
@@ -246,12 +246,16 @@ class Drive {
         const double damp = options_.damp * largest_scale();
         if (damp > 0) e_ = a_max > 0 ? std::max(e_, binary_exponent(damp)) : binary_exponent(damp);
         e_ = -e_;
-        // Where A is zero the damping alone sets the scale, and any is that of the operator's zeros. Elsewhere sigma must be a T.
-        if (!unknown_a && a_max == 0) operator_exponent_ = e_;
-        e_ = std::min(e_, operator_exponent_ + std::numeric_limits<T>::max_exponent - 2);
         const double b_max = max_abs(problem_.b.data(), m_);
         double x_max = problem_.use_x0 ? max_abs(problem_.x.data(), n_) : 0.0;
         if (has_given_center()) x_max = std::max(x_max, max_abs(options_.center.data(), n_));
+        if (!unknown_a && a_max == 0) {
+            // Any scale is that of the operator's zeros: the damping sets it, or else x0, which must not vanish beside b.
+            if (damp == 0) e_ = binary_exponent(x_max) - binary_exponent(b_max);
+            operator_exponent_ = e_;
+        }
+        // sigma must be a T.
+        e_ = std::min(e_, operator_exponent_ + std::numeric_limits<T>::max_exponent - 2);
         // A x0 is at most about 2^-e max |x0|.
         f_ = b_max > 0 ? binary_exponent(b_max) : 0;
         if (x_max > 0) f_ = b_max > 0 ? std::max(f_, binary_exponent(x_max) - e_) : binary_exponent(x_max) - e_;
@@ -283,7 +287,7 @@ class Drive {
         if (unknown_a && backend_.preconditioned()) {
             a_norm_of_z_ = claim_norm_ = std::sqrt(square(probed_frobenius()) + static_cast<double>(n_) * square(lambda_));
         }
-        at_.tolerances = {options_.atol, options_.btol, 1.0};
+        at_.tolerances = {options_.atol, options_.btol, 1.0, 1.0};
     }
 
     // ||A'||_F by random signs q: the mean of ||A' q||^2 is its square, with a spread of at most the root of 2 over their number.
@@ -495,6 +499,7 @@ class Drive {
         rules.btol = at_.tolerances.btol;
         rules.conlim = conlim_;
         rules.eps = kEps;
+        rules.floor = at_.tolerances.floor;
         rules.b_norm = b_norm_;
         rules.a_norm = a_norm_;
         rules.a_norm_of_x = a_norm_of_z_;
@@ -683,8 +688,7 @@ class Drive {
     // The status that the recomputed residuals confirm.
     Status audited(Status claimed, const Residuals& now) const {
         const double a_norm = claim_norm();
-        // Of x and b, whatever rounding of a large x0 was left in a run: the next one starts without it.
-        const double size = a_norm * (only_x0_has_size() ? std::max(now.x, x0_norm_) : now.x) + b_norm_;
+        const double size = size_of(now);
         const bool solves = fits(b_norm_, now.r_damped / 2) &&
                             now.r_damped <= 2 * (options_.btol * b_norm_ + options_.atol * a_norm * now.x);
         const bool is_least = now.ar <= 2 * std::max(options_.atol * a_norm * now.r_damped, at_.ar_bound);
@@ -710,19 +714,32 @@ class Drive {
         return passed_test(backend_.get_state(state_).rules, {p.iteration, p.r_norm, p.ar_norm, p.a_norm, p.cond, p.x_norm}) == kGoOn;
     }
 
-    // After a claim that holds for z and not for x: smaller tolerances for z, as far as x misses its own. False where there are none below.
-    bool tighten(Status claim, const Residuals& now) {
-        if (!other_metric() || claim == Status::compatible_eps || claim == Status::least_squares_eps) return false;
-        const double wanted_r = (options_.btol * b_norm_ + options_.atol * claim_norm() * now.x) / now.r_damped;
-        const double wanted_ar = std::max(options_.atol * claim_norm() * now.r_damped, at_.ar_bound) / now.ar;
-        const double wanted = claim == Status::compatible ? wanted_r : wanted_ar;
-        if (!(wanted > 0)) return false;
-        const double factor = std::clamp(wanted / 2, 1e-3, 0.5);
-        at_.tolerances.atol *= factor;
-        at_.tolerances.btol *= factor;
-        at_.tolerances.ar_part *= factor;
-        return true;
+    // After a claim that holds for z and not for x: tolerances below what was reached, as far as x misses its own, and where the claim was of
+    // machine precision, which for z is not that of x, a lower floor under them. False where going on cannot meet them: what the estimates
+    // are of is rounding by now, and only a restart from x knows its true residual.
+    bool tighten(Status claim, const Residuals& now, const Progress& p) {
+        if (!other_metric()) return false;
+        const bool of_r = claim == Status::compatible || claim == Status::compatible_eps;
+        const double a_norm = claim_norm();
+        const double rounding = 4 * kEps * size_of(now);
+        const double wanted_r = std::max(options_.btol * b_norm_ + options_.atol * a_norm * now.x, rounding) / now.r_damped;
+        const double wanted_ar = std::max({options_.atol * a_norm * now.r_damped, at_.ar_bound, a_norm * rounding}) / now.ar;
+        const double factor = std::clamp((of_r ? wanted_r : wanted_ar) / 2, 1e-3, 0.5);
+        auto& t = at_.tolerances;
+        const double size = (a_norm_of_z_ > 0 ? a_norm_of_z_ : p.a_norm) * p.x_norm;
+        const double gradient = p.a_norm * p.r_norm;
+        const double met = of_r ? p.r_norm / (t.btol * b_norm_ + t.atol * size)
+                                : p.ar_norm / std::max(t.atol * gradient, t.ar_part * at_.ar_bound);
+        const double smaller = factor * (met < 1 ? met : 1.0);
+        t.atol *= smaller;
+        t.btol *= smaller;
+        t.ar_part *= smaller;
+        const double units = (of_r ? p.r_norm / (b_norm_ + size) : p.ar_norm / gradient) / kEps;
+        if (claim == Status::compatible_eps || claim == Status::least_squares_eps) t.floor *= factor * std::clamp(units / t.floor, 1e-3, 1.0);
+        return units > 1;
     }
+    // ||A|| ||x|| + ||b||, of x whatever rounding of a large x0 was left in a run: the next one starts without it.
+    double size_of(const Residuals& now) const { return claim_norm() * (only_x0_has_size() ? std::max(now.x, x0_norm_) : now.x) + b_norm_; }
     // Then x may shrink to 0, and nothing else says what is small.
     bool only_x0_has_size() const { return b_norm_ == 0 && !has_linear() && !has_given_center(); }
     double claim_norm() const { return claim_norm_ > 0 ? claim_norm_ : a_norm_used_; }
@@ -791,6 +808,7 @@ class Drive {
         struct {
             double atol = 0, btol = 0;
             double ar_part = 1;           // of ar_bound
+            double floor = 1;             // times eps
         } tolerances;                     // of the run
         Residuals best;                   // of the runs before
         Status best_status = Status::start_solves;

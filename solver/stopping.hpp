@@ -24,6 +24,7 @@ struct StopRules {
     double btol = 0;
     double conlim = 0;  // 0: tests 3 and 6 are off
     double eps = 0;     // of the vector type
+    double floor = 1;   // times eps: what tests 4 and 5 raise tolerances to
     double b_norm = 0;
     double a_norm = 0;       // ||[A; lambda I]||_F, exact; 0: unknown, the method's estimate is used
     double a_norm_of_x = 0;  // the ||A|| that belongs to ||x||, where a preconditioner gives test 2 another metric; 0: the same
@@ -85,12 +86,13 @@ LSMR_HD inline int passed_test(const StopRules& rules, const Estimates& e) {
     if (fit && e.r_norm <= rules.btol * rules.b_norm + rules.atol * a_times_x) return static_cast<int>(Status::compatible);
     if (e.ar_norm <= rules.atol * a_times_r || e.ar_norm <= rules.ar_bound) return static_cast<int>(Status::least_squares);
     if (rules.conlim > 0 && rules.conlim * rules.eps < 1 && e.cond >= rules.conlim) return static_cast<int>(Status::condition_limit);
-    const double atol = rules.atol > rules.eps ? rules.atol : rules.eps;
-    const double btol = rules.btol > rules.eps ? rules.btol : rules.eps;
+    const double floor = rules.floor * rules.eps;
+    const double atol = rules.atol > floor ? rules.atol : floor;
+    const double btol = rules.btol > floor ? rules.btol : floor;
     if (fit && e.r_norm <= btol * rules.b_norm + atol * a_times_x) return static_cast<int>(Status::compatible_eps);
     // Nothing better can be had: b - A x is rounding alone.
     const double a_times_x0 = (rules.a_norm_of_x0 > 0 ? rules.a_norm_of_x0 : e.a_norm) * rules.x0_norm;
-    if (e.r_norm <= rules.eps * (rules.b_norm + (a_times_x > a_times_x0 ? a_times_x : a_times_x0))) return static_cast<int>(Status::compatible_eps);
+    if (e.r_norm <= floor * (rules.b_norm + (a_times_x > a_times_x0 ? a_times_x : a_times_x0))) return static_cast<int>(Status::compatible_eps);
     if (e.ar_norm <= atol * a_times_r) return static_cast<int>(Status::least_squares_eps);
     if (rules.conlim > 0 && e.cond * rules.eps >= 1) return static_cast<int>(Status::condition_eps);
     return kGoOn;

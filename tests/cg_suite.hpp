@@ -66,6 +66,10 @@ inline void suite_cg_answers(const PrepareOptions& base) {
             }
         }
     }
+    // p^T A p below sqrt(eps) ||A|| ||p||^2 is no breakdown.
+    const Answer small = solve(base, diagonal({1, 0x1p-30}), {1, 1}, with_method(Method::cg, 1e-12));
+    CHECK(small.result.converged());
+    CHECK(std::abs(small.x[1] - 0x1p30) <= 1e-6 * 0x1p30);
     // One product an iteration and the condition in place of its square: far fewer iterations than least squares.
     const Matrix a = laplacian(30, 0);
     const Vector b = random_vector(a->rows(), 713);

@@ -251,6 +251,14 @@ TEST_CASE("recurrence: stop tests at machine precision") {
     rules.a_norm_of_x0 = 2;
     CHECK(code_of(rules, e) == Status::compatible_eps);
     rules.x0_norm = rules.a_norm_of_x0 = 0;
+    // A lower floor, as under another metric.
+    rules.floor = 0.1;
+    e = far_from_done();
+    e.ar_norm = 0.11 * kEps64 * e.r_norm;
+    CHECK(raw_code(rules, e) == kGoOn);
+    e.ar_norm = 0.09 * kEps64 * e.r_norm;
+    CHECK(code_of(rules, e) == Status::least_squares_eps);
+    rules.floor = 1;
     // One tolerance above eps does not lend itself to the other.
     rules.btol = 1e-6;
     e = far_from_done();

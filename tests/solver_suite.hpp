@@ -698,6 +698,10 @@ inline void suite_degenerate_shapes(const PrepareOptions& base) {
                 const Answer warm = solve(prepare, a, b, options, x0);
                 CHECK(warm.result.status == Status::start_solves);
                 CHECK(distance(warm.x, x0) <= eps_of(prepare) * norm(x0));
+                for (const int exponent : {-300, 300}) {  // however far x0 is from b
+                    const Vector far = scaled(x0, std::ldexp(1.0, exponent));
+                    CHECK(distance(solve(prepare, a, b, options, far).x, far) <= eps_of(prepare) * norm(far));
+                }
                 SolveOptions damped = options;
                 damped.damp = 2;
                 const Answer to_zero = solve(prepare, a, b, damped, x0);
@@ -768,6 +772,20 @@ inline void suite_early_breakdown(const PrepareOptions& base) {
             CHECK(two.result.converged());
             CHECK(two.result.iterations <= 3);
             CHECK(two.result.iterations >= 2);
+        }
+        // ||A p|| below sqrt(eps) ||A|| ||p||, and alpha (of the first b) or beta (of the second) below sqrt(eps) ||A||, are no breakdown: the
+        // second step has all of x_2, without a restart.
+        SolveOptions options = with_method(method, 1e-12);
+        options.conlim = 0;
+        for (const double b_2 : {1.0, 0x1p-30}) {
+            const Answer small = solve(base, diagonal({1, 0x1p-30}), {1, b_2}, options);
+            CAPTURE(word(method));
+            CAPTURE(b_2);
+            CAPTURE(small.result.message);
+            CHECK(small.result.converged());
+            CHECK(small.result.restarts == 0);
+            CHECK(std::abs(small.x[0] - 1) <= 1e-6);
+            CHECK(std::abs(small.x[1] - 0x1p30 * b_2) <= 1e-6 * 0x1p30 * b_2);
         }
     }
 }
