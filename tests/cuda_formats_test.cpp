@@ -143,7 +143,7 @@ TEST_CASE("cuda formats: padded rows of every width, and more slices than warps"
     std::vector<std::int64_t> lengths(20 * 32 + 5);
     for (std::size_t i = 0; i < lengths.size(); ++i) lengths[i] = static_cast<std::int64_t>(i) / 32;  // slices of 0 to 20 columns
     const auto widths = matrix_with_rows(lengths, 301, 219);
-    // More than 1,980 blocks of 8 warps take at once; the last slice is ragged.
+    // 2,048 blocks of 8 warps come to a second and a third slice; the last one is ragged.
     const auto many = matrix_with_rows(random_lengths(1100003, 0, 3, 220), 4001, 220);
     for (const char* kernel : {"sell-32", "sell-32+columns16", "sell-32-1024"}) {
         CAPTURE(kernel);

