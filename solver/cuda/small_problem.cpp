@@ -31,8 +31,8 @@ constexpr double kL2Share = 2.0 / 3;
 constexpr double kMailedL2Share = 0.8;
 // From so many entries on, gathers take longer than mail; a thread adds the products of a row, so each entry of the longest row and of the longest
 // column, which all others wait for, is worth so many more.
-constexpr std::int64_t kLeastMailed = 50'000;
-constexpr std::int64_t kLongestWorth = 2'000;
+constexpr std::int64_t kLeastMailed = 100'000;
+constexpr std::int64_t kLongestWorth = 1'600;
 // Places among a block's products have 16 bits.
 constexpr std::int64_t kMostMailProducts = std::int64_t{1} << 16;
 
