@@ -350,12 +350,11 @@ std::vector<std::uint32_t> places(const Points& points, int floats) {
     const auto lines = static_cast<std::int64_t>(points.size()) / floats;
     std::vector<std::int32_t> order = iota(lines);
     const auto point = [&](std::int32_t i) { return points.data() + std::int64_t{floats} * i; };
-    const int levels = detail::halvings(lines);
-    for (int level = 0; level < levels; ++level) {
+    for (std::int64_t size = detail::first_piece(lines); size > detail::kPiece; size /= 2) {
 #pragma omp parallel for schedule(dynamic, 16)
-        for (std::int64_t s = 0; s < std::int64_t{1} << level; ++s) {
-            const std::int64_t begin = detail::piece_begin(lines, level, s);
-            const std::int64_t end = detail::piece_begin(lines, level, s + 1);
+        for (std::int64_t begin = 0; begin < lines; begin += size) {
+            const std::int64_t end = std::min(lines, begin + size);
+            if (end - begin <= size / 2) continue;
             const std::int64_t step = (end - begin + detail::kPieceSample - 1) / detail::kPieceSample;
             int widest = 1;
             float most = -1;
@@ -379,7 +378,7 @@ std::vector<std::uint32_t> places(const Points& points, int floats) {
                 const float p = point(i)[widest], q = point(j)[widest];
                 return p != q ? p < q : i < j;
             };
-            std::nth_element(order.begin() + begin, order.begin() + detail::piece_begin(lines, level + 1, 2 * s + 1), order.begin() + end, before);
+            std::nth_element(order.begin() + begin, order.begin() + begin + size / 2, order.begin() + end, before);
         }
     }
     std::vector<std::uint32_t> place(at(lines));

@@ -169,17 +169,15 @@ inline bool are_enough(int rounds, bool from_coarser, const double* lengths) {
 // best left there, and the mean of a run is less noisy than a column's own point.
 inline constexpr std::int64_t kKeptRun = 4;
 inline constexpr double kRunScatter = 0.5;
-// Pieces are cut until they hold at most so many lines.
+// Pieces have a power of two of lines, but for the last one, so that the lines of one sector, and of one cache line, are those of one piece. All are cut
+// in two, those of first_piece() lines at first, down to kPiece. Lines of one pattern stay in pairs and fours.
 inline constexpr std::int64_t kPiece = 2;
 inline constexpr std::int64_t kPieceSample = 512;  // lines of a piece that tell its widest coordinate
-inline int halvings(std::int64_t lines) {
-    int levels = 0;
-    while (lines >> levels > kPiece) ++levels;
-    return levels;
+inline std::int64_t first_piece(std::int64_t lines) {
+    std::int64_t size = kPiece;
+    while (size < lines) size *= 2;
+    return size;
 }
-// Piece s of 2^level begins here; lines and pieces below 2^32. And the piece that holds place r.
-LSMR_HD inline std::int64_t piece_begin(std::int64_t lines, int level, std::int64_t s) { return lines * s >> level; }
-LSMR_HD inline std::int64_t piece_of(std::int64_t lines, int level, std::int64_t r) { return (((r + 1) << level) - 1) / lines; }
 
 // Keys of a row for the row orders.
 LSMR_HD inline std::uint64_t row_key(OrderKind kind, const std::int32_t* columns, std::int64_t length) {

@@ -109,8 +109,9 @@ TEST_CASE("order: the spectral one undoes a shuffle") {
     const CsrMatrix found = in_order(*a, OrderKind::spectral);
     MESSAGE("sectors an entry of both products: shuffled " << far_sectors(*a) << ", spectral " << far_sectors(found) << ", natural " << far_sectors(*natural));
     CHECK(far_sectors(*a) > 1.8);
-    CHECK(far_sectors(found) < 1.2 * far_sectors(*natural));
-    CHECK(near_sectors(found) < 1.4 * near_sectors(*natural));
+    // Pieces that began anywhere came to 1.02 and 1.2: their lines lie in more sectors than they fill.
+    CHECK(far_sectors(found) < 0.98 * far_sectors(*natural));
+    CHECK(near_sectors(found) < 1.12 * near_sectors(*natural));
 }
 
 TEST_CASE("order: the spectral one follows a long mesh, and one in pieces") {
@@ -267,20 +268,12 @@ TEST_CASE("order: labels are one to one, and samples lie in their own runs") {
     for (const std::int64_t count : places) CHECK(count > 60);  // every 36th entry of rows of 27 would show three places of nine
 }
 
-TEST_CASE("order: pieces of halvings") {
+TEST_CASE("order: pieces of halvings, and weights") {
     for (const std::int64_t lines : {1, 7, 8, 9, 1000, 54321}) {
-        const int levels = detail::halvings(lines);
-        const std::int64_t last = lines >> levels;
-        CHECK(last <= detail::kPiece);
-        for (int level = 0; level <= levels; ++level) {
-            CHECK(detail::piece_begin(lines, level, std::int64_t{1} << level) == lines);
-            for (std::int64_t s = 0; s < std::int64_t{1} << level; ++s) {
-                const std::int64_t begin = detail::piece_begin(lines, level, s), end = detail::piece_begin(lines, level, s + 1);
-                CHECK(begin < end);
-                CHECK(detail::piece_of(lines, level, begin) == s);
-                CHECK(detail::piece_of(lines, level, end - 1) == s);
-            }
-        }
+        const std::int64_t first = detail::first_piece(lines);
+        CHECK(first >= lines);
+        CHECK((first == detail::kPiece || first / 2 < lines));
+        CHECK((first & (first - 1)) == 0);
     }
     const double lengths[detail::kPoint - 1] = {1, 0.99, 0.96, 0};
     const detail::Weights weights = detail::coordinate_weights(lengths);

@@ -447,13 +447,13 @@ __global__ void take_means_kernel(std::int64_t cols, const float* means, float* 
 
 // The coordinate that spreads widest over a sample of each piece of points of kFloats floats; a warp a piece, in which kFloats lanes hold a point.
 template <int kFloats>
-__global__ void widest_kernel(std::int64_t count, const float* points, int level, const std::int32_t* order, int* widest) {
+__global__ void widest_kernel(std::int64_t count, const float* points, std::int64_t size, const std::int32_t* order, int* widest) {
     constexpr unsigned kAll = 0xffffffffU;
     const std::int64_t piece = first_index() / 32;
-    if (piece >= std::int64_t{1} << level) return;  // all of the warp
+    const std::int64_t begin = piece * size;
+    if (begin >= count) return;  // all of the warp
     const int lane = static_cast<int>(threadIdx.x) % kFloats;
-    const std::int64_t begin = lsmr::detail::piece_begin(count, level, piece);
-    const std::int64_t end = lsmr::detail::piece_begin(count, level, piece + 1);
+    const std::int64_t end = begin + size < count ? begin + size : count;
     const std::int64_t step = (end - begin + lsmr::detail::kPieceSample - 1) / lsmr::detail::kPieceSample;
     const auto coordinate = [&](std::int64_t r) { return points[static_cast<std::int64_t>(order[r]) * kFloats + lane]; };
     const float origin = coordinate(begin);
@@ -484,9 +484,9 @@ __global__ void widest_kernel(std::int64_t count, const float* points, int level
 
 // The piece of each place, and the coordinate of its point that the piece is cut across.
 template <int kFloats>
-__global__ void piece_kernel(std::int64_t count, const float* points, int level, const std::int32_t* order, const int* widest, std::uint64_t* keys) {
+__global__ void piece_kernel(std::int64_t count, const float* points, std::int64_t size, const std::int32_t* order, const int* widest, std::uint64_t* keys) {
     for (std::int64_t r = first_index(); r < count; r += index_step()) {
-        const std::int64_t piece = lsmr::detail::piece_of(count, level, r);
+        const std::int64_t piece = r / size;
         const float coordinate = points[static_cast<std::int64_t>(order[r]) * kFloats + widest[piece]];
         const auto bits = static_cast<std::uint32_t>(__float_as_int(coordinate + 0.0F));  // -0 becomes 0
         const std::uint32_t ascending = bits >> 31 != 0 ? ~bits : bits | std::uint32_t{1} << 31;
@@ -767,21 +767,22 @@ DeviceBuffer<std::uint32_t> places(std::int64_t count, const float* points, cons
     const cudaStream_t stream = context.stream();
     DeviceBuffer<std::uint32_t> place(context, count);
     if (count == 0) return place;
-    const int levels = lsmr::detail::halvings(count);
     DeviceBuffer<std::int32_t> order(context, count), sorted_order(context, count);
     DeviceBuffer<std::uint64_t> keys(context, count), sorted_keys(context, count);
-    DeviceBuffer<int> widest(context, std::int64_t{1} << levels);
+    DeviceBuffer<int> widest(context, count / lsmr::detail::kPiece + 1);
     std::size_t bytes = 0;
     LSMR_CHECK(cub::DeviceRadixSort::SortPairs(nullptr, bytes, keys.data(), sorted_keys.data(), order.data(), sorted_order.data(), count));
     DeviceBuffer<std::byte> temporary(context, static_cast<std::int64_t>(bytes));
     iota_kernel<<<blocks_for(count), kThreads, 0, stream>>>(count, order.data());
-    for (int level = 0; level < levels; ++level) {
-        const auto warps = static_cast<unsigned>(((std::int64_t{32} << level) + kThreads - 1) / kThreads);
-        widest_kernel<kFloats><<<warps, kThreads, 0, stream>>>(count, points, level, order.data(), widest.data());
-        piece_kernel<kFloats><<<blocks_for(count), kThreads, 0, stream>>>(count, points, level, order.data(), widest.data(), keys.data());
+    int piece_bits = 0;
+    for (std::int64_t size = lsmr::detail::first_piece(count); size > lsmr::detail::kPiece; size /= 2, ++piece_bits) {
+        const std::int64_t pieces = (count + size - 1) / size;
+        widest_kernel<kFloats><<<static_cast<unsigned>((32 * pieces + kThreads - 1) / kThreads), kThreads, 0, stream>>>(count, points, size, order.data(),
+                                                                                                                  widest.data());
+        piece_kernel<kFloats><<<blocks_for(count), kThreads, 0, stream>>>(count, points, size, order.data(), widest.data(), keys.data());
         LSMR_CHECK(cudaGetLastError());
         LSMR_CHECK(cub::DeviceRadixSort::SortPairs(temporary.data(), bytes, keys.data(), sorted_keys.data(), order.data(), sorted_order.data(), count, 0,
-                                                   32 + level, stream));
+                                                   32 + piece_bits, stream));
         std::swap(order, sorted_order);
     }
     place_kernel<<<blocks_for(count), kThreads, 0, stream>>>(count, order.data(), place.data());
