@@ -62,6 +62,7 @@ struct LsmrRecurrence : BidiagonalRecurrence<T> {
         if (this->progress.stopped()) return;
         this->alpha = new_alpha;
         if (!is_finite(new_alpha)) return this->fail(Suspect::alpha, this->progress.iteration + 1);
+        if (this->has_grown()) return this->stop(static_cast<int>(Status::breakdown));
 
         const typename Base::Factors& f = this->factor();
         zeta_old = zeta;

@@ -55,6 +55,7 @@ struct LsqrRecurrence : BidiagonalRecurrence<T> {
         if (this->progress.stopped()) return;
         this->alpha = new_alpha;
         if (!is_finite(new_alpha)) return this->fail(Suspect::alpha, this->progress.iteration + 1);
+        if (this->has_grown()) return this->stop(static_cast<int>(Status::breakdown));
 
         const typename Base::Factors& f = this->factor();
         const double phi_hat = f.hat.c * phi_bar;

@@ -44,6 +44,9 @@ std::string outcome_words(Status status, const SolveResult& result, const SolveO
         case Status::condition_eps: return fmt::format("{}: the estimate is {:.2e}", sentence, n.cond_estimate);
         case Status::breakdown:
             if (options.method == Method::cg) return fmt::format("{}: p^T A p is not above 0, so A is not positive definite", sentence);
+            if (options.reorthogonalize != 0) {
+                return fmt::format("{}: the kept vectors are no longer orthogonal to each other: keep more of them, or none", sentence);
+            }
             return fmt::format("{}: the products with A and with A^T do not belong together", sentence);
         case Status::trust_bound: return fmt::format("{}: ||x - x0|| = {:.6e}, the radius is {:g}", sentence, n.dx, options.trust_radius);
         case Status::audit_refused:

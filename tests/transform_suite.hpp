@@ -235,6 +235,27 @@ inline void suite_scaled_columns(const PrepareOptions& base) {
             }
         }
     }
+    // A narrow window of kept vectors in fp32, whose orthogonality is lost: v grows from one iteration to the next, and that ends the solve.
+    for (const std::uint64_t seed : {1482, 2582, 2644}) {
+        const auto few = static_cast<std::int64_t>(1 + seed % 7), many = static_cast<std::int64_t>(6 + seed % 31);
+        const Matrix wide = graded(*random_sparse(few, many, 3, 10000 + seed), 1e3);
+        const Vector right = random_vector(few, 20000 + seed), start = random_vector(many, 30000 + seed);
+        for (const Method method : {Method::lsmr, Method::lsqr}) {
+            SolveOptions options = with_method(method, 1e-3);
+            options.damp = 10;
+            options.conlim = 0;
+            options.max_iterations = 2000;
+            options.reorthogonalize = 3;
+            const Answer answer = solve(with_precision(scaled_columns, Precision::fp32), wide, right, options, start);
+            CAPTURE(word(method));
+            CAPTURE(seed);
+            CAPTURE(answer.result.message);
+            CHECK(answer.result.status != Status::non_finite);
+            check_norms(answer.result, truth(*wide, right, answer.x, 10, {}, start));
+            CHECK(norm(answer.x) <= norm(start));
+            if (answer.result.status == Status::breakdown) CHECK(answer.result.message.find("kept vectors") != std::string::npos);
+        }
+    }
     // Any scale of A: powers of two give the same bits.
     const SolveOptions options = with_method(Method::lsmr, 1e-8);
     const Answer plain = solve(scaled_columns, a, b, options);
