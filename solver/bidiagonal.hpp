@@ -228,7 +228,7 @@ struct BidiagonalRecurrence {
     }
     // alpha = ||A^T u - beta v|| is at most ||A||, but where v is made orthogonal to kept vectors that are no longer orthogonal to each other
     // (in fp32, a narrow window): I - W W^T is no projection then, and v grows from one iteration to the next.
-    LSMR_HD bool has_grown() const { return rules.a_norm > 0 && alpha > 10 * rules.a_norm; }
+    LSMR_HD bool has_grown() const { return rules.alpha_limit > 0 && alpha > rules.alpha_limit; }
     // A value that is not finite: x stays that of the last iteration that was completed.
     LSMR_HD void fail(Suspect suspect, std::int64_t iteration) {
         progress.suspect = suspect;

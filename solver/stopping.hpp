@@ -32,6 +32,7 @@ struct StopRules {
     double a_norm_of_x0 = 0;  // the ||A|| that belongs to it; 0: that of the estimates
     double ar_bound = 0;     // for ||A^T r||
     double ar_relative = 0;  // becomes ar_relative ||A^T r_0|| in ar_bound at the start
+    double alpha_limit = 0;  // where vectors are kept: larger alphas say that they are no longer orthogonal; 0: off
     double trust_radius = 0;  // for ||x - x0||; 0: off
     bool only_gradient = false;  // there is a linear term, so ||r|| says nothing: test 2 by its bound, and test 5
     std::int64_t passes = 1;  // iterations in a row in which tests 1 to 6 must pass

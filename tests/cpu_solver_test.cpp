@@ -10,6 +10,7 @@
 #include "order_suite.hpp"
 #include "preconditioner_suite.hpp"
 #include "solver/cpu/cpu_backend.hpp"
+#include "solver/incomplete_cholesky.hpp"
 #include "solver_suite.hpp"
 #include "stop_suite.hpp"
 #include "transform_suite.hpp"
@@ -343,6 +344,10 @@ TEST_CASE("preconditioner: factors of the blocks") {
     CHECK(std::abs(static_cast<double>(svd.singularValues()(0)) - 1) <= 8 * kEps64);
     CHECK(svd.singularValues()(1) <= 8 * kEps64);
     CHECK(k.cwiseAbs().maxCoeff() <= 4);  // near 1, as the entries of A are there: no rounding of A^T r is enlarged
+    // A column too short for its scale weakens no other: the incomplete factor needs no shift.
+    const IncompleteCholesky factor(*matrix_of(2, 2, {1, 0x1p-200, -1, 0x1p-200}), nullptr, {}, 0, {0.0, 0.0, 1 << 20});
+    CHECK(factor.shift() == 0);
+    CHECK(factor.scale()[1] == 0x1p60);
     const Vector b{1, 0, 2};
     const Answer answer = solve(with_blocks(on_cpu(), 2), singular, b, with_method(Method::lsmr, 1e-8));
     CHECK(answer.result.converged());
