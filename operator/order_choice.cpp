@@ -60,7 +60,7 @@ double order_seconds(const OrderModel& model, OrderKind kind, const PairShape& p
     const double passes = 32 * (6 * cols + 2 * rows) / model.copy_bytes;
     const double groups = model.group_passes * (entries / gather_rate(model, 4 * rows) + entries / gather_rate(model, 4 * cols));
     const double halvings = std::log2(rows + cols + 2) * (rows + cols) * model.seconds_a_halving;
-    return seconds + entries * model.seconds_an_entry + groups + model.spectral_rounds * (gathers + passes) + halvings;
+    return seconds + model.spectral_seconds + entries * model.seconds_an_entry + groups + model.spectral_rounds * (gathers + passes) + halvings;
 }
 
 double promised_seconds(const OrderModel& model, OrderKind kind, const PairShape& p, int value_bytes) {

@@ -45,7 +45,8 @@ struct OrderModel {
     struct Rate { double bytes, sectors; };
     Rate rates[6] = {{256e3, 330e9}, {4e6, 148e9}, {16e6, 148e9}, {32e6, 127e9}, {64e6, 75e9}, {256e6, 47e9}};
     double fixed_seconds = 3e-3;       // of any order
-    double seconds_an_entry = 0.4e-9;  // of permuting and the other orientation
+    double spectral_seconds = 20e-3;   // of the coarser problems
+    double seconds_an_entry = 0.08e-9;  // of permuting and the other orientation
     double seconds_a_line = 1e-9;      // of sorting rows by a key
     double group_passes = 2.5;         // over all entries, of 4 bytes each
     double spectral_rounds = 10;

@@ -336,7 +336,6 @@ TEST_CASE("order: what is worth its cost") {
     CHECK(local == local_seconds(model, spline.a, 8) + local_seconds(model, spline.at, 8));
     CHECK(promised_seconds(model, OrderKind::first, spline, 8) == product_seconds(model, spline.a, 8) + local_seconds(model, spline.at, 8));
     CHECK(order_seconds(model, OrderKind::first, spline) < order_seconds(model, OrderKind::spectral, spline));
-    CHECK(order_seconds(model, OrderKind::first, spline) == doctest::Approx(30e-3).epsilon(0.5));
     CHECK(is_worth_trying(model, OrderKind::first, spline, now, local, 1000));
     CHECK_FALSE(is_worth_trying(model, OrderKind::first, spline, now, local, 20));
     CHECK_FALSE(is_worth_trying(model, OrderKind::spectral, spline, now, local, 100));
@@ -356,6 +355,14 @@ TEST_CASE("order: a shuffled mesh is worth the spectral order, and rows alone ar
     const double given = 2 * product_seconds(model, scattered, 8);
     const double spectral = promised_seconds(model, OrderKind::spectral, mesh, 8);
     CHECK(is_worth_trying(model, OrderKind::spectral, mesh, given, spectral, 1000));
+    // Measured on an H200, making and permuting: 80 and 10.6 ms.
+    CHECK(order_seconds(model, OrderKind::spectral, mesh) == doctest::Approx(80e-3).epsilon(0.2));
+    CHECK(order_seconds(model, OrderKind::first, mesh) == doctest::Approx(10.6e-3).epsilon(0.2));
+    // Rays in random order: 43 ms, for products that then take 0.66 ms in the place of 0.85.
+    const PairShape rays{{400'000, 1'000'000, 66'700'000, 0.76, 0.73}, {1'000'000, 400'000, 66'700'000, 1, 0.68}};
+    const double scattered_rays = product_seconds(model, rays.a, 8) + product_seconds(model, rays.at, 8);
+    CHECK(order_seconds(model, OrderKind::spectral, rays) == doctest::Approx(43e-3).epsilon(0.25));
+    CHECK(is_worth_trying(model, OrderKind::spectral, rays, scattered_rays, promised_seconds(model, OrderKind::spectral, rays, 8), 1000));
     // Measuring takes as long as 60 pairs of products: an order that is made in no time must still repay that three times.
     CHECK(is_worth_trying(model, OrderKind::first, {{1000, 1000, 1000}, {1000, 1000, 1000}}, 1e-3, 0.5e-3, 1000));
     CHECK_FALSE(is_worth_trying(model, OrderKind::first, {{1000, 1000, 1000}, {1000, 1000, 1000}}, 1e-3, 0.85e-3, 1000));
