@@ -503,7 +503,7 @@ class Drive {
         rules.b_norm = b_norm_;
         rules.a_norm = a_norm_;
         rules.a_norm_of_x = a_norm_of_z_;
-        if (anchors_.window > 0) rules.alpha_limit = 10 * a_norm_;
+        if (anchors_.window > 0 && !backend_.preconditioned()) rules.alpha_limit = 10 * a_norm_;  // with K ||A|| may be less exact
         rules.x0_norm = run_x0_norm_;
         rules.a_norm_of_x0 = claim_norm_;
         rules.ar_bound = at_.tolerances.ar_part * at_.ar_bound;

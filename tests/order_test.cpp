@@ -356,7 +356,6 @@ TEST_CASE("order: a shuffled mesh is worth the spectral order, and rows alone ar
     const double scattered_rays = product_seconds(model, rays.a, 8) + product_seconds(model, rays.at, 8);
     CHECK(order_seconds(model, OrderKind::spectral, rays) == doctest::Approx(43e-3).epsilon(0.25));
     CHECK(is_worth_trying(model, OrderKind::spectral, rays, scattered_rays, promised_seconds(model, OrderKind::spectral, rays, 8), 1000));
-    MESSAGE("mesh " << 1e3 * order_seconds(model, OrderKind::spectral, mesh) << ", rays " << 1e3 * order_seconds(model, OrderKind::spectral, rays) << " ms, products of rays " << 1e6 * scattered_rays << " us");
     // Measuring takes as long as 60 pairs of products: an order that is made in no time must still repay that three times.
     CHECK(is_worth_trying(model, OrderKind::first, {{1000, 1000, 1000}, {1000, 1000, 1000}}, 1e-3, 0.5e-3, 1000));
     CHECK_FALSE(is_worth_trying(model, OrderKind::first, {{1000, 1000, 1000}, {1000, 1000, 1000}}, 1e-3, 0.85e-3, 1000));
