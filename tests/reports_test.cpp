@@ -83,6 +83,17 @@ TEST_CASE("reports: norms are against b") {
 TEST_CASE("reports: norms of equal numbers") {
     report_norms_of_equal_numbers(on_cpu());
 }
+// Many more of them: on the CPU also the blocks' sums are added by halves.
+TEST_CASE("reports: norms of a million equal numbers") {
+    const std::int64_t n = 1000000;
+    const double root = 1000;
+    for (const double value : {0.1, 0.3, 0.7, 1.0 / 3}) {
+        CAPTURE(value);
+        const Answer answer = solve(on_cpu(), diagonal(Vector(index(n), 1.0)), Vector(index(n), 0.0), exactly(Method::lsmr, 0), Vector(index(n), value));
+        check_within(answer.result.norms.x, value * root, 4 * kEps64 * value * root, "||x||");
+        check_within(answer.result.norms.r, value * root, 4 * kEps64 * value * root, "||r||");
+    }
+}
 TEST_CASE("reports: a start far beyond the solution") {
     for (const Precision precision : {Precision::fp64, Precision::mixed}) {
         PrepareOptions prepare = on_cpu();
