@@ -166,6 +166,13 @@ BlockArrays<V>::BlockArrays(const DeviceCsr<T>& a, const SpmvChoice& choice, Emp
     columns_ = DeviceBuffer<std::int32_t>(context, whole_groups(block_count_, sizeof(std::int32_t)));
     values_ = DeviceBuffer<V>(context, whole_groups(block_count_ * block_rows_ * block_cols_, sizeof(V)));
     if (block_count_ == 0) return;
+    // The rest of the last 16 bytes is copied with them, though nothing uses it.
+    const auto clear_rest = [&](auto& buffer, std::int64_t used) {
+        const std::int64_t rest = buffer.size() - used;
+        if (rest > 0) LSMR_CHECK(cudaMemsetAsync(buffer.data() + used, 0, static_cast<std::size_t>(rest) * sizeof(*buffer.data()), stream));
+    };
+    clear_rest(columns_, block_count_);
+    clear_rest(values_, block_count_ * block_rows_ * block_cols_);
     a.with_offsets([&](const auto* device) {
         launch_fill_blocks(a.rows, block_rows_, block_cols_, choice.order, empty, device, a.columns->data(), a.values->data(), offsets_.data(), width_,
                            columns_.data(), values_.data(), stream);
