@@ -340,13 +340,13 @@ inline void suite_hidden_largest_entry(const PrepareOptions& base) {
     Triplets t = triplets(*random_sparse(2000, 500, 10, 85));
     const Vector b = random_vector(t.rows, 86);
     for (const auto& [precision, exponent] : {std::pair{Precision::fp32, 140}, {Precision::fp64, 1000}}) {
-        CAPTURE(name(precision));
+        CAPTURE(word(precision));
         const double ordinary = t.values[8001];
         t.values[8001] = std::ldexp(1.0, exponent);
         const Matrix a = t.matrix();
         t.values[8001] = ordinary;
         REQUIRE(max_abs_value(*a) == std::ldexp(1.0, exponent));
-        REQUIRE(sampled_max_abs(*a) < 2);
+        REQUIRE(sampled_max_abs(*a) < 16);
         SolveOptions options;
         options.max_iterations = 3;
         options.atol = options.btol = options.conlim = 0;

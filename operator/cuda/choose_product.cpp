@@ -34,7 +34,7 @@ struct Events {
     Events& operator=(const Events&) = delete;
 };
 
-// A candidate one of whose runs takes so many times as long as the best one's median is not run again.
+// A candidate that takes so many times as long as the best one's median, twice, is not run again.
 constexpr double kHopeless = 1.25;
 
 bool is_cusparse(const SpmvChoice& choice) {
@@ -67,13 +67,16 @@ double median_seconds(const std::function<void()>& run, int warm_up, int repeats
     const Events events;
     for (int i = 0; i < warm_up; ++i) run();
     std::vector<float> times(static_cast<std::size_t>(std::max(repeats, 1)));
+    float least = std::numeric_limits<float>::infinity();
+    int runs = 0;
     for (float& milliseconds : times) {
         LSMR_CHECK(cudaEventRecord(events.start, context.stream()));
         run();
         LSMR_CHECK(cudaEventRecord(events.end, context.stream()));
         LSMR_CHECK(cudaEventSynchronize(events.end));
         LSMR_CHECK(cudaEventElapsedTime(&milliseconds, events.start, events.end));
-        if (1e-3 * static_cast<double>(milliseconds) > too_slow) return 1e-3 * static_cast<double>(milliseconds);
+        least = std::min(least, milliseconds);
+        if (++runs == 2 && 1e-3 * static_cast<double>(least) > too_slow) return 1e-3 * static_cast<double>(least);
     }
     std::nth_element(times.begin(), times.begin() + static_cast<std::ptrdiff_t>(times.size() / 2), times.end());
     return 1e-3 * static_cast<double>(times[times.size() / 2]);

@@ -33,8 +33,8 @@ template <class T>
 ChosenProduct<T> choose_product(const DeviceCsr<T>& a, const HostOffsets& offsets, const ChoiceRules& rules, const ProductDecision* before,
                                 const CudaContext& context);
 
-// Median seconds of run(), which queues work on the context's stream, over `repeats` runs after `warm_up` runs; times by events. A run that takes
-// more than too_slow ends it, and counts.
+// Median seconds of run(), which queues work on the context's stream, over `repeats` runs after `warm_up` runs; times by events. Where the first two
+// take more than too_slow, the lesser of theirs.
 double median_seconds(const std::function<void()>& run, int warm_up, int repeats, const CudaContext& context,
                       double too_slow = std::numeric_limits<double>::infinity());
 // The same of one product y <- A x + y; vectors of zeros.

@@ -136,6 +136,30 @@ std::int64_t longest_row(std::int64_t rows, const Offset* offsets) {
 }
 
 template <class Offset>
+std::vector<std::int32_t> rows_longer_than(std::int64_t length, std::int64_t rows, const Offset* offsets) {
+    constexpr std::int64_t kStretch = 1 << 16;  // rows
+    const std::int64_t stretches = (rows + kStretch - 1) / kStretch;
+    std::vector<std::vector<std::int32_t>> found(static_cast<std::size_t>(stretches));
+#pragma omp parallel for schedule(static) if (stretches > 1)
+    for (std::int64_t s = 0; s < stretches; ++s) {
+        constexpr std::int64_t kAtOnce = 256;  // few are long: the longest of so many tells
+        const std::int64_t end = std::min(rows, (s + 1) * kStretch);
+        for (std::int64_t first = s * kStretch; first < end; first += kAtOnce) {
+            const std::int64_t beyond = std::min(first + kAtOnce, end);
+            Offset longest = 0;
+            for (std::int64_t i = first; i < beyond; ++i) longest = std::max<Offset>(longest, offsets[i + 1] - offsets[i]);
+            if (static_cast<std::int64_t>(longest) <= length) continue;
+            for (std::int64_t i = first; i < beyond; ++i) {
+                if (length_of(offsets, i) > length) found[static_cast<std::size_t>(s)].push_back(static_cast<std::int32_t>(i));
+            }
+        }
+    }
+    std::vector<std::int32_t> all;
+    for (const std::vector<std::int32_t>& some : found) all.insert(all.end(), some.begin(), some.end());
+    return all;
+}
+
+template <class Offset>
 std::int64_t hyb_width(std::int64_t rows, const Offset* offsets, int quantile) {
     if (rows == 0) return 0;
     if (quantile > 0) return sorted_length(rows, offsets, (rows * quantile + 99) / 100 - 1);
@@ -159,6 +183,7 @@ std::vector<std::int64_t> rest_offsets(std::int64_t rows, const Offset* offsets,
 #define LSMR_INSTANTIATE(Offset)                                                  \
     template SellPlan make_sell_plan(std::int64_t, const Offset*, int);           \
     template std::int64_t longest_row(std::int64_t, const Offset*);               \
+    template std::vector<std::int32_t> rows_longer_than(std::int64_t, std::int64_t, const Offset*); \
     template std::int64_t hyb_width(std::int64_t, const Offset*, int);            \
     template std::vector<std::int64_t> rest_offsets(std::int64_t, const Offset*, std::int64_t);
 LSMR_INSTANTIATE(std::int32_t)

@@ -39,6 +39,9 @@ SellPlan make_sell_plan(std::int64_t rows, const Offset* offsets, int sigma);
 
 template <class Offset>
 std::int64_t longest_row(std::int64_t rows, const Offset* offsets);
+// Rows of more entries than that, ascending.
+template <class Offset>
+std::vector<std::int32_t> rows_longer_than(std::int64_t length, std::int64_t rows, const Offset* offsets);
 
 // The ELL part of HYB: the least width that `quantile` % of the rows do not exceed; or, for 0, the largest that a third of the rows fills.
 template <class Offset>
