@@ -615,7 +615,7 @@ void check_plan(const std::vector<std::int64_t>& lengths, std::int64_t capacity,
     if (cut == cuda::StreamCut::rows) {
         for (const cuda::CutRow& c : plan.cut_rows) REQUIRE(lengths[static_cast<std::size_t>(c.row)] > whole);
         // An item of short rows ends where the next one is long or does not fit.
-        const auto length = [&](std::int64_t row) { return lengths[static_cast<std::size_t>(row)]; };
+        const auto length = [&](std::int64_t i) { return lengths[static_cast<std::size_t>(i)]; };
         for (const cuda::StreamItem& item : plan.items) {
             const std::int64_t next = item.first_row + item.rows;
             if (length(item.first_row) > capacity / 2 || next == static_cast<std::int64_t>(lengths.size())) continue;
