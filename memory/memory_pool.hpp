@@ -34,8 +34,8 @@ class MemoryPool {
     std::int64_t peak_bytes() const;      // the most ever handed out since reset_peak()
     std::int64_t reserved_bytes() const;  // held from the driver, in use or not
     void reset_peak();
-    // Gives memory that is not in use back to the driver, but for so many bytes, which the next allocations will take (the plain backend: all). Waits for the streams that used the pool first: a free counts only once it was
-    // seen. These streams must still exist.
+    // Gives memory that is not in use back to the driver, but for so many bytes, which the next allocations will take (the plain backend: all).
+    // Waits for the streams that used the pool first: a free counts only once it was seen. These streams must still exist.
     void trim(std::int64_t kept_bytes = 0);
 
   private:

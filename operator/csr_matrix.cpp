@@ -369,27 +369,40 @@ MatrixSummary summarize(const CsrMatrix& a) {
 
 namespace {
 
-// The largest |f(a_k)| and, in the place of the norm, the sum of f(a_k)^2.
+// The largest |f(v)| of `count` values and, in the place of the norm, the sum of f(v)^2. In lanes, which the compiler makes vectors of: terms of a
+// lane are added one after another in blocks, lanes and blocks by halves.
 template <class F>
-EntrySizes squares_and_largest(const CsrMatrix& a, const F& f) {
-    constexpr std::int64_t kChunk = 1 << 16;  // fixed, so that the sum does not depend on the number of threads
-    const std::int64_t chunks = (a.nnz() + kChunk - 1) / kChunk;
-    std::vector<double> partial(static_cast<std::size_t>(chunks), 0.0);
-    double largest = 0;
-#pragma omp parallel for schedule(static) reduction(max : largest)
-    for (std::int64_t c = 0; c < chunks; ++c) {
-        const std::int64_t end = std::min(a.nnz(), (c + 1) * kChunk);
-        // Two loops, over values that the second finds in the cache: in one, each maximum would wait for the one before.
-        double in_chunk = 0;
-#pragma omp simd reduction(max : in_chunk)
-        for (std::int64_t k = c * kChunk; k < end; ++k) in_chunk = std::max(in_chunk, std::abs(f(a.values()[k])));
-        largest = std::max(largest, in_chunk);
-        partial[static_cast<std::size_t>(c)] = pairwise_sum(c * kChunk, end, [&](std::int64_t k) {
-            const double value = f(a.values()[k]);
-            return value * value;
-        });
+EntrySizes squares_and_largest(const double* values, std::int64_t count, const F& f) {
+    constexpr std::int64_t kLanes = 8;
+    constexpr std::int64_t kBlock = 16 * kLanes;
+    double largest[kLanes] = {};
+    PairwiseSum squares;
+    for (std::int64_t begin = 0; begin < count; begin += kBlock) {
+        const std::int64_t size = std::min(kBlock, count - begin);
+        double sums[kLanes] = {};
+        const auto take = [&](std::int64_t k, std::int64_t lane) {
+            const double value = f(values[begin + k]);
+            const double size_of = std::abs(value);
+            largest[lane] = largest[lane] > size_of ? largest[lane] : size_of;
+            sums[lane] += value * value;
+        };
+        const std::int64_t whole = size / kLanes * kLanes;
+        for (std::int64_t k = 0; k < whole; k += kLanes) {
+#pragma omp simd
+            for (std::int64_t lane = 0; lane < kLanes; ++lane) take(k + lane, lane);
+        }
+        for (std::int64_t k = whole; k < size; ++k) take(k, k - whole);
+        squares.add(pairwise_sum<1>(0, kLanes, [&](std::int64_t lane) { return sums[lane]; }));
     }
-    return {largest, pairwise_sum(0, chunks, [&](std::int64_t c) { return partial[static_cast<std::size_t>(c)]; })};
+    return {*std::max_element(largest, largest + kLanes), squares.value()};
+}
+
+// Of the chunks of a matrix's values.
+EntrySizes together(const std::vector<EntrySizes>& chunks) {
+    EntrySizes all;
+    for (const EntrySizes& chunk : chunks) all.max_abs = std::max(all.max_abs, chunk.max_abs);
+    all.frobenius = pairwise_sum(0, static_cast<std::int64_t>(chunks.size()), [&](std::int64_t c) { return chunks[static_cast<std::size_t>(c)].frobenius; });
+    return all;
 }
 
 }  // namespace
@@ -401,17 +414,43 @@ double frobenius_norm(const CsrMatrix& a, double max_abs) {
     // Two factors, since 2^-exponent itself may overflow for subnormal entries.
     const double half = std::ldexp(1.0, -exponent / 2);
     const double rest = std::ldexp(1.0, -exponent + exponent / 2);
-    const double squares = squares_and_largest(a, [=](double value) { return value * half * rest; }).frobenius;
-    return std::ldexp(std::sqrt(squares), exponent);
+    constexpr std::int64_t kChunk = EntrySizer::kChunk;
+    std::vector<EntrySizes> chunks(static_cast<std::size_t>((a.nnz() + kChunk - 1) / kChunk));
+#pragma omp parallel for schedule(static)
+    for (std::size_t c = 0; c < chunks.size(); ++c) {
+        const std::int64_t begin = static_cast<std::int64_t>(c) * kChunk;
+        chunks[c] = squares_and_largest(a.values() + begin, std::min(kChunk, a.nnz() - begin), [=](double value) { return value * half * rest; });
+    }
+    return std::ldexp(std::sqrt(together(chunks).frobenius), exponent);
+}
+
+void EntrySizer::add(std::int64_t c) {
+    const std::int64_t begin = c * kChunk;
+    chunks_[static_cast<std::size_t>(c)] = squares_and_largest(a_.values() + begin, std::min(kChunk, a_.nnz() - begin), [](double value) { return value; });
+}
+
+EntrySizes EntrySizer::sizes() const {
+    EntrySizes all = together(chunks_);
+    // Here the squares, and those of all entries that count beside the largest, are exact multiples of those of scaled entries.
+    constexpr double kSafe = 0x1p400;
+    const bool safe = all.max_abs <= kSafe && all.max_abs >= 1 / kSafe;
+    all.frobenius = safe ? std::sqrt(all.frobenius) : frobenius_norm(a_, all.max_abs);
+    return all;
 }
 
 EntrySizes entry_sizes(const CsrMatrix& a) {
-    EntrySizes sizes = squares_and_largest(a, [](double value) { return value; });
-    // Here the squares, and those of all entries that count beside the largest, are exact multiples of those of scaled entries.
-    constexpr double kSafe = 0x1p400;
-    const bool safe = sizes.max_abs <= kSafe && sizes.max_abs >= 1 / kSafe;
-    sizes.frobenius = safe ? std::sqrt(sizes.frobenius) : frobenius_norm(a, sizes.max_abs);
-    return sizes;
+    EntrySizer sizer(a);
+    const std::int64_t chunks = (a.nnz() + EntrySizer::kChunk - 1) / EntrySizer::kChunk;
+#pragma omp parallel for schedule(static)
+    for (std::int64_t c = 0; c < chunks; ++c) sizer.add(c);
+    return sizer.sizes();
+}
+
+double sampled_max_abs(const CsrMatrix& a) {
+    constexpr std::int64_t kSamples = 4096;
+    double largest = 0;
+    for (std::int64_t k = 0; k < a.nnz(); k += a.nnz() / kSamples + 1) largest = std::max(largest, std::abs(a.values()[k]));
+    return largest;
 }
 
 double max_abs_value(const CsrMatrix& a) {

@@ -113,6 +113,8 @@ MatrixSummary summarize(const CsrMatrix& a);
 
 // max |a_ij|, 0 for an empty matrix.
 double max_abs_value(const CsrMatrix& a);
+// The same of some thousand entries at even distances.
+double sampled_max_abs(const CsrMatrix& a);
 // ||A||_F for entries of magnitude up to max_abs. The same bits for any number of threads.
 double frobenius_norm(const CsrMatrix& a, double max_abs);
 // Both, the same bits, in one pass over the values but for entries near the ends of the range.
@@ -121,6 +123,20 @@ struct EntrySizes {
     double frobenius = 0;
 };
 EntrySizes entry_sizes(const CsrMatrix& a);
+// The same, to the bit, from who reads the values anyway: chunk after chunk, in any order and from several threads, each once.
+class EntrySizer {
+  public:
+    static constexpr std::int64_t kChunk = 1 << 16;  // entries; fixed, so that the sum does not depend on the number of threads
+    explicit EntrySizer(const CsrMatrix& a) : a_(a), chunks_(static_cast<std::size_t>((a.nnz() + kChunk - 1) / kChunk)) {}
+    // The entries from c kChunk on.
+    void add(std::int64_t c);
+    // Once all were added.
+    EntrySizes sizes() const;
+
+  private:
+    const CsrMatrix& a_;
+    std::vector<EntrySizes> chunks_;  // frobenius: the sum of squares
+};
 
 // Largest row or column count that the kernels address with 32-bit indices.
 inline constexpr std::int64_t kMaxDimension = (std::int64_t{1} << 31) - 1;

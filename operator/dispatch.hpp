@@ -83,7 +83,8 @@ inline constexpr std::int64_t kProductsForPanels = 64;
 
 // Timing pays above this many entries; below, launches decide and the best guess is taken.
 inline constexpr std::int64_t kEntriesForTiming = std::int64_t{1} << 20;
-// At most this much time goes into timing, and at most this share of the expected products.
+// No candidate is made to be timed once timing, and the making of candidates beside the first, has taken this much time, or this share of the
+// expected products'.
 inline constexpr double kTimingSeconds = 0.05;
 inline constexpr double kTimingShare = 0.02;
 

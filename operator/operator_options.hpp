@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "operator/csr_matrix.hpp"
 #include "operator/order_choice.hpp"
 #include "operator/setup_seconds.hpp"
 #include "operator/spmv_choice.hpp"
@@ -74,6 +75,7 @@ struct OperatorPlan {
     OrderDecision order;
     bool deterministic = true;    // the same plan gives the same bits at every run
     std::int64_t bytes = 0;       // the stored matrix
+    std::optional<EntrySizes> entries;  // of the matrix as given, where they were found on the way to the device
     SetupSeconds setup;
     std::vector<std::string> notes;
 };

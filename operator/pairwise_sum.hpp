@@ -6,13 +6,12 @@
 namespace lsmr {
 
 // f(begin) + ... + f(end - 1) by halves: a relative error of at most (16 + log2(n / 16)) eps for terms of one sign, and an order that
-// depends on the length alone.
-template <class F>
+// depends on the length alone. Up to kLeaf terms are added one after another.
+template <std::int64_t kLeaf = 16, class F>
 double pairwise_sum(std::int64_t begin, std::int64_t end, const F& f) {
-    constexpr std::int64_t kLeaf = 16;
     if (end - begin > kLeaf) {
         const std::int64_t middle = begin + (end - begin) / 2;
-        return pairwise_sum(begin, middle, f) + pairwise_sum(middle, end, f);
+        return pairwise_sum<kLeaf>(begin, middle, f) + pairwise_sum<kLeaf>(middle, end, f);
     }
     double sum = 0;
     for (std::int64_t i = begin; i < end; ++i) sum += f(i);

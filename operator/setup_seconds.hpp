@@ -35,9 +35,10 @@ struct SetupSeconds {
     }
 
   private:
+    using Seconds = double SetupSeconds::*;
     struct Phase {
         const char* name;
-        double SetupSeconds::*seconds;
+        Seconds seconds;
     };
     static const Phase kPhases[11];
 };

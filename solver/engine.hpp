@@ -29,12 +29,16 @@ struct EngineMatrix {
     std::shared_ptr<const SketchPlan> sketch;            // the same, in its place: each engine factors it
     std::shared_ptr<const Sketch> host_sketch;           // the factors, once an engine on the CPU has made them
     std::shared_ptr<const IncompleteCholesky> cholesky;  // the same, in the place of both
+    // False: max_abs is that of some entries, and the norms are not known. Then `working` is `original`, and all between them is as it is here.
+    bool sized = true;
     double max_abs = 0;          // of working and below
     double frobenius = 0;        // of both, one above the other
     double claim_frobenius = 0;  // the same before columns were scaled
     double data_frobenius = 0;   // of working alone, before columns were scaled
 };
 EngineMatrix make_engine_matrix(std::shared_ptr<const CsrMatrix> original, const Transform& transform);
+// Of one that is not sized, once the sizes of the original's entries are known; `working` may then be a scaled copy.
+EngineMatrix sized(const EngineMatrix& a, const EntrySizes& entries);
 
 // Of checkpoints: what tells solves apart, asked for only when one is made or used, and the one to go on with.
 struct Resumption {
@@ -64,8 +68,9 @@ int narrowing_exponent(const EngineMatrix& a, Precision precision);
 // Whether an operator whose values were scaled by 2^exponent can take those of `a` too: far enough from the ends of the range of fp32.
 bool keeps_exponent(const EngineMatrix& a, Precision precision, int exponent);
 
+// The matrix must be sized.
 std::unique_ptr<Engine> make_cpu_engine(const EngineMatrix& a, const PrepareOptions& options);
-// Throws DeviceError (unavailable) in builds without CUDA.
+// Sizes a matrix that is not while it uploads it. Throws DeviceError (unavailable) in builds without CUDA.
 std::unique_ptr<Engine> make_cuda_engine(const EngineMatrix& a, const PrepareOptions& options);
 
 }  // namespace lsmr::detail

@@ -19,6 +19,26 @@
 
 namespace lsmr {
 namespace detail {
+namespace {
+
+// Within these bounds products of entries with vectors of norm about 1 neither overflow nor lose digits to underflow, and the scale
+// is folded into the coefficients instead; beyond, the entries are scaled once, in a copy.
+bool needs_scaled_copy(double max_abs) {
+    constexpr int kLargest = 900;
+    constexpr int kSmallest = -800;
+    const int exponent = binary_exponent(max_abs);
+    return max_abs > 0 && (exponent > kLargest || exponent < kSmallest);
+}
+
+}  // namespace
+
+EngineMatrix sized(const EngineMatrix& a, const EntrySizes& entries) {
+    Transform plain;
+    plain.a = a.original;
+    plain.max_abs = entries.max_abs;
+    plain.data_frobenius = plain.claim_frobenius = entries.frobenius;
+    return make_engine_matrix(a.original, plain);
+}
 
 EngineMatrix make_engine_matrix(std::shared_ptr<const CsrMatrix> original, const Transform& transform) {
     EngineMatrix m;
@@ -26,13 +46,15 @@ EngineMatrix make_engine_matrix(std::shared_ptr<const CsrMatrix> original, const
     m.working = transform.a;
     m.below = transform.below;
     m.column_scale = transform.column_scale;
+    if (!transform.sized) {
+        m.max_abs = sampled_max_abs(*m.original);
+        if (needs_scaled_copy(m.max_abs)) return sized(m, entry_sizes(*m.original));
+        m.sized = false;
+        return m;
+    }
     m.max_abs = transform.max_abs;
-    const int exponent = binary_exponent(m.max_abs);
-    // Within these bounds products of entries with vectors of norm about 1 neither overflow nor lose digits to underflow, and the scale
-    // is folded into the coefficients instead; beyond, the entries are scaled once, in a copy.
-    constexpr int kLargest = 900;
-    constexpr int kSmallest = -800;
-    if (m.max_abs > 0 && (exponent > kLargest || exponent < kSmallest)) {
+    if (needs_scaled_copy(m.max_abs)) {
+        const int exponent = binary_exponent(m.max_abs);
         const auto scaled = [exponent](const CsrMatrix& a) {
             return std::make_shared<const CsrMatrix>(a.scaled_by_power_of_two(-exponent));
         };
@@ -62,13 +84,19 @@ bool keeps_exponent(const EngineMatrix& a, Precision precision, int exponent) {
 namespace {
 
 // The engine that options ask for, with the fall-backs that they allow: dual -> single -> CPU, each one said.
-std::unique_ptr<Engine> make_engine(const EngineMatrix& a, const PrepareOptions& options, std::vector<std::string>& notes) {
+std::unique_ptr<Engine> make_engine(const EngineMatrix& a, const PrepareOptions& options, std::vector<std::string>& notes, SetupSeconds& setup) {
+    const auto on_cpu = [&](const PrepareOptions& of_cpu) {
+        SetupClock clock;
+        const EngineMatrix& m = a.sized ? a : sized(a, entry_sizes(*a.original));
+        clock.lap(setup.check);
+        return make_cpu_engine(m, of_cpu);
+    };
     const auto refuse_without_gpu = [&](const std::string& why) {
         if (options.executor == ExecutorKind::persistent) throw InputError("the persistent executor needs a GPU: " + why);
     };
     if (options.device == DeviceKind::cpu) {
         refuse_without_gpu("the CPU was asked for");
-        return make_cpu_engine(a, options);
+        return on_cpu(options);
     }
     if (options.device == DeviceKind::automatic) {
         const CudaProbe probe = probe_cuda(options.device_index);
@@ -76,7 +104,7 @@ std::unique_ptr<Engine> make_engine(const EngineMatrix& a, const PrepareOptions&
             if (probe.built_in) notes.push_back("running on the CPU: " + probe.reason);
             if (options.spmv == SpmvKind::cusparse) throw InputError("cuSPARSE products need a GPU: " + probe.reason);
             refuse_without_gpu(probe.reason);
-            return make_cpu_engine(a, options);
+            return on_cpu(options);
         }
     }
     std::vector<PrepareOptions> attempts{options};
@@ -98,7 +126,7 @@ std::unique_ptr<Engine> make_engine(const EngineMatrix& a, const PrepareOptions&
     }
     PrepareOptions cpu = options;
     cpu.device = DeviceKind::cpu;
-    return make_cpu_engine(a, cpu);
+    return on_cpu(cpu);
 }
 
 void check_damp_hint(const PrepareOptions& options) {
@@ -175,7 +203,7 @@ detail::EngineMatrix PreparedProblem::transform(std::shared_ptr<const CsrMatrix>
     SetupClock clock;
     PrepareOptions options = options_;
     options.weights = weights;
-    transform_ = make_transform(a, options);
+    transform_ = make_transform(a, options, options.preconditioner == Preconditioner::none ? Sizing::later_where_plain : Sizing::at_once);
     detail::EngineMatrix m = detail::make_engine_matrix(std::move(a), transform_);
     clock.lap(setup.check);
     preconditioner_note_.clear();
@@ -225,7 +253,7 @@ PreparedProblem::PreparedProblem(std::shared_ptr<const CsrMatrix> a, const Prepa
     const detail::EngineMatrix m = transform(std::move(a), options_.weights, setup);
     PrepareOptions as_made = options_;
     if (options.precision == Precision::mixed) as_made.precision = Precision::fp32;
-    engine_ = detail::make_engine(m, as_made, fallbacks_);
+    engine_ = detail::make_engine(m, as_made, fallbacks_, setup);
     if (options.scale == Scaling::rows || options.scale == Scaling::both) {
         fallbacks_.push_back(
             "scaled rows weigh the equations differently: where A x = b cannot be met, another x is the least-squares solution");
@@ -256,7 +284,8 @@ detail::Engine& PreparedProblem::wide_engine() {
         options.precision = Precision::fp64;
         if (info_.device == DeviceKind::cpu) options.device = DeviceKind::cpu;  // where the fp32 one is
         std::vector<std::string> notes;
-        wide_engine_ = detail::make_engine(engine_->engine_matrix(), options, notes);
+        SetupSeconds sizing;  // none: the engine's matrix is sized
+        wide_engine_ = detail::make_engine(engine_->engine_matrix(), options, notes, sizing);
         info_.notes.insert(info_.notes.end(), notes.begin(), notes.end());
     }
     return *wide_engine_;

@@ -134,17 +134,19 @@ CsrMatrix diagonal_matrix(std::span<const double> values) {
     return CsrMatrix::from_csr(n, n, std::move(offsets), std::move(columns), std::move(entries));
 }
 
-Transform make_transform(std::shared_ptr<const CsrMatrix> a, const PrepareOptions& options) {
+Transform make_transform(std::shared_ptr<const CsrMatrix> a, const PrepareOptions& options, Sizing sizing) {
     Transform t;
     t.row_scale = row_scale(*a, options);
     t.g = make_regulariser(*a, options);
     const bool scales_columns = options.scale == Scaling::columns || options.scale == Scaling::both;
     if (t.row_scale.empty() && !t.g && !scales_columns) {
         // As it is: nothing needs the columns' sums below, which take longer than the matrix does to the GPU.
-        const EntrySizes sizes = entry_sizes(*a);
+        t.a = std::move(a);
+        t.sized = sizing == Sizing::at_once;
+        if (!t.sized) return t;
+        const EntrySizes sizes = entry_sizes(*t.a);
         t.max_abs = sizes.max_abs;
         t.data_frobenius = t.claim_frobenius = sizes.frobenius;
-        t.a = std::move(a);
         return t;
     }
 

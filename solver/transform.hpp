@@ -21,6 +21,7 @@ struct Transform {
     std::shared_ptr<const CsrMatrix> g;      // G
     std::vector<double> row_scale;           // the diagonal of R; empty: ones
     std::vector<double> column_scale;        // of D, from 1 up; empty: ones
+    bool sized = true;                       // false: what follows is not known
     double max_abs = 0;                      // of [R A D; G D]
     double data_frobenius = 0;               // ||R A||_F
     double claim_frobenius = 0;              // ||[R A; G]||_F
@@ -30,8 +31,11 @@ struct Transform {
     std::vector<double> right_side(std::span<const double> b, std::span<const double> c) const;
 };
 
+// When the largest entry and the norms are to be found: they take a pass over the values.
+enum class Sizing { at_once, later_where_plain };  // plain: nothing is weighted, scaled or added
+
 // Throws InputError for weights, dampings or regularising rows of the wrong size or value.
-Transform make_transform(std::shared_ptr<const CsrMatrix> a, const PrepareOptions& options);
+Transform make_transform(std::shared_ptr<const CsrMatrix> a, const PrepareOptions& options, Sizing sizing = Sizing::at_once);
 
 // diag(values).
 CsrMatrix diagonal_matrix(std::span<const double> values);

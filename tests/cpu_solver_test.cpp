@@ -119,6 +119,9 @@ TEST_CASE("solver: scaled by powers of two") {
 TEST_CASE("solver: scaled by powers of ten") {
     suite_scaled_by_powers_of_ten(on_cpu());
 }
+TEST_CASE("solver: the largest entry is found late") {
+    suite_hidden_largest_entry(on_cpu());
+}
 TEST_CASE("solver: status 0 start solves") {
     suite_status_start_solves(on_cpu());
 }

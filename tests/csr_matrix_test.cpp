@@ -150,19 +150,40 @@ TEST_CASE("csr matrix: largest entry and norm in one pass are those of two, to t
         CHECK(sizes.frobenius == frobenius_norm(a, sizes.max_abs));
         if (exponent > -500) CHECK(sizes.frobenius == std::ldexp(entry_sizes(*random).frobenius, exponent));
     }
-    // The sum of squares is that of pairwise sums over chunks.
-    std::vector<double> chunks;
-    for (std::int64_t begin = 0; begin < random->nnz(); begin += 1 << 16) {
-        const auto square = [&](std::int64_t k) { return random->values()[k] * random->values()[k]; };
-        chunks.push_back(pairwise_sum(begin, std::min(begin + (1 << 16), random->nnz()), square));
-    }
-    REQUIRE(chunks.size() > 3);
-    const auto chunk = [&](std::int64_t c) { return chunks[static_cast<std::size_t>(c)]; };
-    CHECK(entry_sizes(*random).frobenius == std::sqrt(pairwise_sum(0, static_cast<std::int64_t>(chunks.size()), chunk)));
+    // Chunk after chunk, in any order, they are the same; and as exact as sums by halves.
+    EntrySizer sizer(*random);
+    REQUIRE(random->nnz() > 3 * EntrySizer::kChunk);
+    REQUIRE(random->nnz() % EntrySizer::kChunk % 128 != 0);
+    for (std::int64_t c = random->nnz() / EntrySizer::kChunk; c >= 0; --c) sizer.add(c);
+    CHECK(sizer.sizes().max_abs == entry_sizes(*random).max_abs);
+    CHECK(sizer.sizes().frobenius == entry_sizes(*random).frobenius);
+    const auto square = [&](std::int64_t k) { return random->values()[k] * random->values()[k]; };
+    CHECK(sizer.sizes().frobenius == doctest::Approx(std::sqrt(pairwise_sum(0, random->nnz(), square))).epsilon(4e-16));
     // Entries whose squares underflow beside one whose square does not.
     const CsrMatrix uneven = csr(1, 3, {0, 3}, {0, 1, 2}, {1e-200, 3.0, -1e-300});
     CHECK(entry_sizes(uneven).frobenius == 3);
     CHECK(entry_sizes(CsrMatrix::from_coo(2, 3, {}, {}, {})).frobenius == 0);
+    // The largest is found wherever it lies, and counts in the norm.
+    for (const std::int64_t at : {std::int64_t{0}, std::int64_t{13}, EntrySizer::kChunk - 1, EntrySizer::kChunk, EntrySizer::kChunk + 135}) {
+        constexpr std::int64_t kCols = EntrySizer::kChunk + 136;
+        HostBuffer<std::int64_t> offsets(2, 0);
+        HostBuffer<std::int32_t> columns(kCols);
+        HostBuffer<double> values(kCols, 0.0);
+        offsets[1] = kCols;
+        std::iota(columns.begin(), columns.end(), 0);
+        values[at] = -7;
+        const EntrySizes sizes = entry_sizes(CsrMatrix::from_csr(1, kCols, std::move(offsets), std::move(columns), std::move(values)));
+        CHECK(sizes.max_abs == 7);
+        CHECK(sizes.frobenius == 7);
+    }
+}
+
+TEST_CASE("csr matrix: the largest of some entries is at most that of all, and that of few entries") {
+    const auto a = matrix_with_rows(random_lengths(20000, 0, 30, 9), 400, 10);
+    CHECK(sampled_max_abs(*a) <= max_abs_value(*a));
+    CHECK(sampled_max_abs(*a) >= 0.5 * max_abs_value(*a));
+    CHECK(sampled_max_abs(csr(1, 3, {0, 3}, {0, 1, 2}, {1.0, -5.0, 2.0})) == 5);
+    CHECK(sampled_max_abs(CsrMatrix::from_coo(2, 3, {}, {}, {})) == 0);
 }
 
 // A sum in one row rounds to the same side at every step.

@@ -37,6 +37,71 @@ Matrix ragged(std::int64_t rows, std::int64_t cols, std::uint64_t seed) {
     return t.matrix();
 }
 
+// The mail as it is made on the device, entry after entry on the host.
+struct HostMail {
+    MailSide forward, adjoint;
+    MailRuns runs;
+    Vector values;
+    std::vector<std::uint32_t> sectors;
+    std::vector<std::uint16_t> row_products, rows, col_products, cols;
+};
+HostMail host_mail(const CsrMatrix& a, const SmallPlan& plan, std::int64_t sector) {
+    const CsrMatrix transpose = a.transposed();
+    const std::vector<std::int32_t>& block_rows = plan.forward.block_rows;
+    const std::vector<std::int32_t>& block_cols = plan.adjoint.block_rows;
+    const std::int64_t blocks = plan.blocks;
+    HostMail mail;
+    mail.forward = arrange_mail(a.offsets(), block_rows);
+    mail.adjoint = arrange_mail(transpose.offsets(), block_cols);
+    const auto owner = [](const std::vector<std::int32_t>& of_blocks, std::int64_t line) {
+        return std::upper_bound(of_blocks.begin(), of_blocks.end(), static_cast<std::int32_t>(line)) - of_blocks.begin() - 1;
+    };
+    std::vector<std::int32_t> counts(index(blocks * blocks), 0);
+    const auto for_each_entry = [&](const auto& f) {
+        for (std::int64_t i = 0; i < a.rows(); ++i) {
+            for (std::int64_t k = a.offsets()[i]; k < a.offsets()[i + 1]; ++k) f(i, k, owner(block_rows, i), owner(block_cols, a.columns()[k]));
+        }
+    };
+    for_each_entry([&](std::int64_t, std::int64_t, std::int64_t r, std::int64_t c) { ++counts[index(r * blocks + c)]; });
+    mail.runs = deal_mail(counts, blocks, sector);
+    const std::size_t slots = index(mail.runs.slots());
+    mail.values.assign(slots, 0.0);
+    mail.sectors.assign(slots / index(sector), 0);
+    for (auto* products : {&mail.row_products, &mail.col_products}) products->assign(slots, static_cast<std::uint16_t>(plan.mail_products - 1));
+    for (auto* lines : {&mail.rows, &mail.cols}) lines->assign(slots, 0);
+    std::vector<std::int32_t> next(counts.size(), 0);
+    std::vector<std::int32_t> seen(index(a.cols()), 0);
+    for_each_entry([&](std::int64_t i, std::int64_t k, std::int64_t r, std::int64_t c) {
+        const std::size_t j = index(a.columns()[k]);
+        const std::size_t run = index(r * blocks + c);
+        const std::size_t slot = index(mail.runs.in_mailbox[run] + next[run]);
+        const std::size_t listed = index(mail.runs.in_list[run] + next[run]++);
+        const std::int32_t row = mail.forward.at[index(i)];
+        const std::int32_t col = mail.adjoint.at[j];
+        const cuda::MailDiagonal& of_row = mail.forward.diagonals[index(mail.forward.diagonals_at[index(r)] + k - a.offsets()[i])];
+        const cuda::MailDiagonal& of_col = mail.adjoint.diagonals[index(mail.adjoint.diagonals_at[index(c)] + seen[j]++)];
+        mail.values[slot] = a.values()[k];
+        mail.row_products[slot] = static_cast<std::uint16_t>(of_row.begin + row);
+        mail.rows[slot] = static_cast<std::uint16_t>(row);
+        mail.col_products[listed] = static_cast<std::uint16_t>(of_col.begin + col);
+        mail.cols[listed] = static_cast<std::uint16_t>(col);
+    });
+    for (std::size_t run = 0; run < counts.size(); ++run) {
+        for (std::int64_t s = 0; s < (counts[run] + sector - 1) / sector; ++s) {
+            mail.sectors[index(mail.runs.in_list[run] / sector + s)] = static_cast<std::uint32_t>(mail.runs.in_mailbox[run] / sector + s);
+        }
+    }
+    return mail;
+}
+
+template <class Value>
+std::vector<Value> downloaded(const DeviceBuffer<Value>& from, std::size_t size, const CudaContext& context) {
+    std::vector<Value> host(size);
+    LSMR_CHECK(cudaMemcpyAsync(host.data(), from.data(), size * sizeof(Value), cudaMemcpyDeviceToHost, context.stream()));
+    context.synchronize();
+    return host;
+}
+
 // What a kernel leaves behind.
 struct Left {
     Vector x, u, v;
@@ -103,13 +168,13 @@ template <class Method>
 void compare(const Matrix& a, std::uint64_t seed) {
     using T = typename Method::Value;
     const CudaContext context;
-    const CsrMatrix transpose = a->transposed();
+    const SmallMatrix<T> matrix(*a, 0, context);
     const auto make = [&](Crossing crossing) {
-        const SmallPlan plan = plan_small_problem(a->rows(), a->cols(), a->offsets(), transpose.offsets(), sizeof(T), persistent_limits(context.device()), crossing);
+        const SmallPlan plan = matrix.plan(persistent_limits(context.device()), crossing);
         REQUIRE(plan.impossible.empty());
         REQUIRE(plan.blocks > 1);
         REQUIRE(plan.crossing == crossing);
-        return std::make_unique<SmallProblem<T>>(*a, transpose, 0, plan, context);
+        return std::make_unique<SmallProblem<T>>(matrix, plan, context);
     };
     const auto mailed = make(Crossing::mailed);
     const auto gathered = make(Crossing::gathered);
@@ -180,7 +245,7 @@ TEST_CASE("mail: every entry has one slot, and both products come out of the lis
             const CsrMatrix transpose = a->transposed();
             const std::vector<std::int32_t>& block_rows = plan.forward.block_rows;
             const std::vector<std::int32_t>& block_cols = plan.adjoint.block_rows;
-            const Mail mail = make_mail(*a, transpose, block_rows, block_cols, plan.mail_products - 1, sector);
+            const HostMail mail = host_mail(*a, plan, sector);
             const Vector x = random_vector(a->cols(), 715), y = random_vector(a->rows(), 716);
             Vector slots(mail.values.size(), std::numeric_limits<double>::quiet_NaN()), ax(index(a->rows()), 0.0), aty(index(a->cols()), 0.0);
             const auto blocks = static_cast<std::size_t>(plan.blocks);
@@ -202,23 +267,23 @@ TEST_CASE("mail: every entry has one slot, and both products come out of the lis
                 }
             };
             for (std::size_t c = 0; c < blocks; ++c) {
-                REQUIRE(mail.adjoint.begin[c] % sector == 0);
-                for (std::size_t p = index(mail.adjoint.begin[c]); p < index(mail.adjoint.begin[c + 1]); ++p) {
+                REQUIRE(mail.runs.lists[c] % sector == 0);
+                for (std::size_t p = index(mail.runs.lists[c]); p < index(mail.runs.lists[c + 1]); ++p) {
                     REQUIRE(written.insert(slot(p)).second);
-                    slots[slot(p)] = x[order(mail.adjoint, block_cols, c, mail.adjoint.rows[p])];
+                    slots[slot(p)] = x[order(mail.adjoint, block_cols, c, mail.cols[p])];
                 }
                 CHECK((mail.adjoint.diagonals_at[c + 1] - mail.adjoint.diagonals_at[c]) % cuda::kMailDiagonals == 0);
             }
             std::int64_t entries = 0;
             for (std::size_t r = 0; r < blocks; ++r) {
                 Vector products(index(plan.mail_products), std::numeric_limits<double>::quiet_NaN());
-                for (std::size_t p = index(mail.forward.begin[r]); p < index(mail.forward.begin[r + 1]); ++p) {
+                for (std::size_t p = index(mail.runs.mailboxes[r]); p < index(mail.runs.mailboxes[r + 1]); ++p) {
                     REQUIRE(written.count(p) == 1);  // so that it can come
-                    const bool fills = mail.forward.products[p] == plan.mail_products - 1;
-                    REQUIRE((fills || std::isnan(products[mail.forward.products[p]])));
+                    const bool fills = mail.row_products[p] == plan.mail_products - 1;
+                    REQUIRE((fills || std::isnan(products[mail.row_products[p]])));
                     entries += !fills;
-                    products[mail.forward.products[p]] = mail.values[p] * slots[p];
-                    slots[p] = mail.values[p] * y[order(mail.forward, block_rows, r, mail.forward.rows[p])];
+                    products[mail.row_products[p]] = mail.values[p] * slots[p];
+                    slots[p] = mail.values[p] * y[order(mail.forward, block_rows, r, mail.rows[p])];
                 }
                 add(mail.forward, block_rows, r, products, ax);
             }
@@ -226,10 +291,10 @@ TEST_CASE("mail: every entry has one slot, and both products come out of the lis
             CHECK(written.size() == mail.values.size());
             for (std::size_t c = 0; c < blocks; ++c) {
                 Vector products(index(plan.mail_products), std::numeric_limits<double>::quiet_NaN());
-                for (std::size_t p = index(mail.adjoint.begin[c]); p < index(mail.adjoint.begin[c + 1]); ++p) {
-                    const bool fills = mail.adjoint.products[p] == plan.mail_products - 1;
-                    REQUIRE((fills || std::isnan(products[mail.adjoint.products[p]])));
-                    products[mail.adjoint.products[p]] = slots[slot(p)];
+                for (std::size_t p = index(mail.runs.lists[c]); p < index(mail.runs.lists[c + 1]); ++p) {
+                    const bool fills = mail.col_products[p] == plan.mail_products - 1;
+                    REQUIRE((fills || std::isnan(products[mail.col_products[p]])));
+                    products[mail.col_products[p]] = slots[slot(p)];
                 }
                 add(mail.adjoint, block_cols, c, products, aty);
             }
@@ -240,6 +305,41 @@ TEST_CASE("mail: every entry has one slot, and both products come out of the lis
 }
 
 TEST_SUITE_BEGIN("sanitizer");
+
+TEST_CASE("cuda mail: made on the device as on the host, entry after entry") {
+    LSMR_NEEDS_GPU();
+    const CudaContext context;
+    const auto check = [&]<class T>(T, const CsrMatrix& a, int exponent) {
+        const SmallMatrix<T> matrix(a, exponent, context);
+        const SmallPlan plan = matrix.plan(persistent_limits(context.device()), Crossing::mailed);
+        REQUIRE(plan.crossing == Crossing::mailed);
+        CAPTURE(a.rows());
+        CAPTURE(sizeof(T));
+        const HostMail host = host_mail(a, plan, slots_of_sector(sizeof(T)));
+        const Mail<T> mail = make_mail(matrix.a, matrix.transpose, matrix.row_offsets, matrix.col_offsets.data(), plan.forward.block_rows,
+                                       plan.adjoint.block_rows, plan.mail_products - 1, context);
+        const std::size_t slots = host.values.size();
+        REQUIRE(index(mail.runs.slots()) == slots);
+        CHECK(mail.runs.in_list == host.runs.in_list);
+        CHECK(mail.runs.in_mailbox == host.runs.in_mailbox);
+        CHECK(mail.forward.order == host.forward.order);
+        CHECK(mail.adjoint.order == host.adjoint.order);
+        std::vector<T> values;
+        for (const double value : host.values) values.push_back(static_cast<T>(std::ldexp(value, exponent)));
+        CHECK(downloaded(mail.slots.values, slots, context) == values);
+        CHECK(downloaded(mail.slots.sectors, host.sectors.size(), context) == host.sectors);
+        CHECK(downloaded(mail.slots.row_products, slots, context) == host.row_products);
+        CHECK(downloaded(mail.slots.rows, slots, context) == host.rows);
+        CHECK(downloaded(mail.slots.col_products, slots, context) == host.col_products);
+        CHECK(downloaded(mail.slots.cols, slots, context) == host.cols);
+    };
+    // Rows and columns without entries, long ones, blocks without rows or columns, runs without entries and of some hundred.
+    for (const Matrix& a : {ragged(3000, 1100, 751), ragged(900, 4000, 752), ragged(90, 2000, 753), random_sparse(5000, 20, 4, 754),
+                            random_sparse(200000, 60000, 10, 755)}) {
+        check(double{}, *a, 0);
+        check(float{}, *a, -3);
+    }
+}
 
 TEST_CASE("cuda mail: what gathers give, and the same bits however it is launched") {
     LSMR_NEEDS_GPU();
@@ -255,10 +355,10 @@ TEST_CASE("cuda mail: a number that is not finite ends the launch, x stays, and 
     LSMR_NEEDS_GPU();
     const CudaContext context;
     const Matrix a = ragged(20000, 9000, 731);
-    const CsrMatrix transpose = a->transposed();
-    const SmallPlan plan = plan_small_problem(a->rows(), a->cols(), a->offsets(), transpose.offsets(), 8, persistent_limits(context.device()), Crossing::mailed);
+    const SmallMatrix<double> matrix(*a, 0, context);
+    const SmallPlan plan = matrix.plan(persistent_limits(context.device()), Crossing::mailed);
     REQUIRE(plan.crossing == Crossing::mailed);
-    SmallProblem<double> problem(*a, transpose, 0, plan, context);
+    SmallProblem<double> problem(matrix, plan, context);
     const Vector b = random_vector(a->rows(), 732);
     const Left before = run<Lsmr<double>>(context, problem, *a, b, 0, 9, {20});
     for (const double bad : {std::numeric_limits<double>::infinity(), std::numeric_limits<double>::quiet_NaN()}) {
@@ -276,10 +376,10 @@ TEST_CASE("cuda mail: 200 repeats of a solve are bit-identical") {
     LSMR_NEEDS_GPU();
     const CudaContext context;
     const Matrix a = ragged(60000, 20000, 741);
-    const CsrMatrix transpose = a->transposed();
-    const SmallPlan plan = plan_small_problem(a->rows(), a->cols(), a->offsets(), transpose.offsets(), 8, persistent_limits(context.device()), Crossing::mailed);
+    const SmallMatrix<double> matrix(*a, 0, context);
+    const SmallPlan plan = matrix.plan(persistent_limits(context.device()), Crossing::mailed);
     REQUIRE(plan.crossing == Crossing::mailed);
-    SmallProblem<double> problem(*a, transpose, 0, plan, context);
+    SmallProblem<double> problem(matrix, plan, context);
     const Vector b = random_vector(a->rows(), 742);
     const Left first = run<Lsmr<double>>(context, problem, *a, b, 0.01, 60, {70});
     int different = 0;

@@ -8,9 +8,9 @@
 
 #include "checkpoint_suite.hpp"
 #include "cuda_rig.hpp"
+#include "operator/cuda/device_csr.hpp"
 #include "operator/cuda/one_pass_kernels.hpp"
 #include "operator/cuda/one_pass_product.hpp"
-#include "operator/cuda/uploader.hpp"
 #include "preconditioner_suite.hpp"
 #include "solver_suite.hpp"
 #include "stop_suite.hpp"
@@ -194,14 +194,7 @@ TEST_CASE("cuda one pass: each product alone") {
 TEST_CASE("cuda one pass: an update keeps the places where the structure is the same, and only there") {
     LSMR_NEEDS_GPU();
     const CudaContext& context = shared_context();
-    const auto on_device = [&](const CsrMatrix& m) {
-        cuda::DeviceCsr<double> d(context, m.rows(), m.cols(), m.nnz());
-        cuda::Uploader up(context);
-        up(d.offsets32->data(), m.offsets(), m.rows() + 1, [](std::int64_t k) { return static_cast<std::int32_t>(k); });
-        up(d.columns->data(), m.columns(), m.nnz(), [](std::int32_t j) { return j; });
-        up(d.values->data(), m.values(), m.nnz(), [](double v) { return v; });
-        return d;
-    };
+    const auto on_device = [&](const CsrMatrix& m) { return cuda::upload<double>(m, 0, context); };
     const auto refills = [&](const CsrMatrix& first, const CsrMatrix& second) {
         return cuda::make_one_pass_product(on_device(first), NarrowKind::lossless, 0.0, context)->refill(on_device(second), context);
     };

@@ -364,9 +364,8 @@ TEST_CASE("cuda persistent: a number that is not finite ends the launch, and x s
     LSMR_NEEDS_GPU();
     const CudaContext context;
     for (const Matrix& a : {random_sparse(20000, 5000, 8, 595), random_sparse(300, 100, 5, 596)}) {
-        const CsrMatrix transpose = a->transposed();
-        const SmallPlan plan = plan_small_problem(a->rows(), a->cols(), a->offsets(), transpose.offsets(), 8, persistent_limits(context.device()));
-        SmallProblem<double> problem(*a, transpose, 0, plan, context);
+        const SmallMatrix<double> matrix(*a, 0, context);
+        SmallProblem<double> problem(matrix, matrix.plan(persistent_limits(context.device())), context);
         DeviceBuffer<double> u(context, a->rows());
         DeviceBuffer<double> columns[4];
         for (auto& column : columns) column = DeviceBuffer<double>(context, a->cols());

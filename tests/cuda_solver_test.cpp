@@ -53,6 +53,7 @@ TEST_CASE("cuda solver: equilibrated columns give the same x") { LSMR_NEEDS_GPU(
 TEST_CASE("cuda solver: against LSCG of Eigen") { LSMR_NEEDS_GPU(); suite_against_eigen(gpu()); }
 TEST_CASE("cuda solver: scaled by powers of two") { LSMR_NEEDS_GPU(); suite_scaled_by_powers_of_two(gpu()); }
 TEST_CASE("cuda solver: scaled by powers of ten") { LSMR_NEEDS_GPU(); suite_scaled_by_powers_of_ten(gpu()); }
+TEST_CASE("cuda solver: the largest entry is found late") { LSMR_NEEDS_GPU(); suite_hidden_largest_entry(gpu()); }
 TEST_CASE("cuda solver: status 0 start solves") { LSMR_NEEDS_GPU(); suite_status_start_solves(gpu()); }
 TEST_CASE("cuda solver: status 1 compatible") { LSMR_NEEDS_GPU(); suite_status_compatible(gpu()); }
 TEST_CASE("cuda solver: status 2 least squares") { LSMR_NEEDS_GPU(); suite_status_least_squares(gpu()); }

@@ -614,6 +614,14 @@ void check_plan(const std::vector<std::int64_t>& lengths, std::int64_t capacity,
     // A plan of whole rows cuts only what does not fit; a balanced one fills every item but for runs of empty rows.
     if (cut == cuda::StreamCut::rows) {
         for (const cuda::CutRow& c : plan.cut_rows) REQUIRE(lengths[static_cast<std::size_t>(c.row)] > whole);
+        // An item of short rows ends where the next one is long or does not fit.
+        const auto length = [&](std::int64_t i) { return lengths[static_cast<std::size_t>(i)]; };
+        for (const cuda::StreamItem& item : plan.items) {
+            const std::int64_t next = item.first_row + item.rows;
+            if (length(item.first_row) > capacity / 2 || next == static_cast<std::int64_t>(lengths.size())) continue;
+            for (std::int64_t i = item.first_row; i < next; ++i) REQUIRE(length(i) <= capacity / 2);
+            REQUIRE((length(next) > capacity / 2 || item.count + length(next) > capacity || item.rows == capacity));
+        }
     } else {
         for (std::size_t i = 0; i + 1 < plan.items.size(); ++i) {
             const bool full = plan.items[i].count == capacity || plan.items[i].rows == capacity || plan.items[i].rows == capacity - 1;

@@ -100,6 +100,44 @@ TEST_CASE("formats: the arrays of a small matrix") {
     CHECK(list(rest.values) == std::vector<double>{6});
 }
 
+TEST_CASE("formats: long rows are found, in order") {
+    std::vector<std::int64_t> lengths = std::vector<std::int64_t>(200000, 3);
+    for (const std::size_t i : {0, 255, 256, 511, 65535, 65536, 131071, 199999}) lengths[i] = 9;
+    lengths[77] = 8;
+    const auto offsets = offsets_of(lengths);
+    CHECK(rows_longer_than(8, 200000, offsets.data()) == std::vector<std::int32_t>{0, 255, 256, 511, 65535, 65536, 131071, 199999});
+    CHECK(rows_longer_than(9, 200000, offsets.data()).empty());
+    CHECK(rows_longer_than(2, 200000, offsets.data()).size() == 200000);
+    CHECK(rows_longer_than(2, 0, offsets.data()).empty());
+}
+
+TEST_CASE("formats: SELL windows of rows of any length, each by falling length and then as given") {
+    for (const std::int64_t long_row : {std::int64_t{9}, std::int64_t{4095}, std::int64_t{4096}, std::int64_t{90000}}) {
+        std::vector<std::int64_t> lengths = random_lengths(70000, 0, 9, 23);
+        for (std::size_t i = 5; i < lengths.size(); i += 1000) lengths[i] = long_row;
+        const auto offsets = offsets_of(lengths);
+        for (const int sigma : {64, 1024, 65536}) {
+            CAPTURE(long_row);
+            CAPTURE(sigma);
+            const SellPlan plan = make_sell_plan(70000, offsets.data(), sigma);
+            REQUIRE(plan.order.size() == 32 * plan.slices());
+            for (std::int64_t first = 0; first < 70000; first += sigma) {
+                std::vector<std::int64_t> order(static_cast<std::size_t>(std::min<std::int64_t>(sigma, 70000 - first)));
+                std::iota(order.begin(), order.end(), first);
+                std::stable_sort(order.begin(), order.end(), [&](std::int64_t a, std::int64_t b) { return lengths[static_cast<std::size_t>(a)] > lengths[static_cast<std::size_t>(b)]; });
+                bool same = true;
+                for (std::size_t i = 0; i < order.size(); ++i) same = same && plan.row_of(first + static_cast<std::int64_t>(i)) == order[i];
+                REQUIRE(same);
+            }
+            for (std::int64_t s = 0; s < plan.slices(); ++s) {
+                std::int64_t width = 0;
+                for (std::int64_t p = 32 * s; p < std::min<std::int64_t>(32 * s + 32, 70000); ++p) width = std::max(width, lengths[static_cast<std::size_t>(plan.row_of(p))]);
+                REQUIRE(plan.offsets[static_cast<std::size_t>(s) + 1] - plan.offsets[static_cast<std::size_t>(s)] == width);
+            }
+        }
+    }
+}
+
 TEST_CASE("formats: SELL sorts within its windows where that saves places, and only there") {
     std::vector<std::int64_t> lengths(160, 1);
     for (std::size_t i : {0, 33, 70}) lengths[i] = 8;  // the window 0..63 gains by sorting, 64..127 and 128..159 do not

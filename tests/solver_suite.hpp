@@ -335,6 +335,38 @@ inline void suite_scaled_by_powers_of_two(const PrepareOptions& base) {
     }
 }
 
+// The largest entry is not among the few that are looked at first, and beyond what those would have let expect of the range of T.
+inline void suite_hidden_largest_entry(const PrepareOptions& base) {
+    Triplets t = triplets(*random_sparse(2000, 500, 10, 85));
+    const Vector b = random_vector(t.rows, 86);
+    for (const auto& [precision, exponent] : {std::pair{Precision::fp32, 140}, {Precision::fp64, 1000}}) {
+        CAPTURE(word(precision));
+        const double ordinary = t.values[8001];
+        t.values[8001] = std::ldexp(1.0, exponent);
+        const Matrix a = t.matrix();
+        t.values[8001] = ordinary;
+        REQUIRE(max_abs_value(*a) == std::ldexp(1.0, exponent));
+        REQUIRE(sampled_max_abs(*a) < 16);
+        SolveOptions options;
+        options.max_iterations = 3;
+        options.atol = options.btol = options.conlim = 0;
+        const PrepareOptions prepare = with_precision(base, precision);
+        // With weights, all entries are looked at first.
+        const Vector ones(b.size(), 1.0);
+        PrepareOptions weighted = prepare;
+        weighted.weights = ones;
+        const Answer other = solve(weighted, a, b, options);
+        const Answer plain = solve(prepare, a, b, options);
+        CHECK(plain.result.status == other.result.status);
+        CHECK(plain.result.status != Status::non_finite);
+        CHECK(plain.result.iterations == other.result.iterations);
+        CHECK(same_bits(plain.x, other.x));
+        CHECK(plain.result.norms.a_frobenius == frobenius_norm(*a, max_abs_value(*a)));
+        PreparedProblem problem(a, prepare);
+        CHECK(problem.frobenius() == frobenius_norm(*a, max_abs_value(*a)));
+    }
+}
+
 // Other factors round, so bits differ: the same status, iterations within 2 % + 1.
 inline void suite_scaled_by_powers_of_ten(const PrepareOptions& base) {
     const Matrix a = graded(*random_sparse(200, 80, 4, 91), 5);

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <functional>
+#include <limits>
 #include <memory>
 #include <optional>
 #include <vector>
@@ -32,10 +33,13 @@ template <class T>
 ChosenProduct<T> choose_product(const DeviceCsr<T>& a, const HostOffsets& offsets, const ChoiceRules& rules, const ProductDecision* before,
                                 const CudaContext& context);
 
-// Median seconds of run(), which queues work on the context's stream, over `repeats` runs after `warm_up` runs; times by events.
-double median_seconds(const std::function<void()>& run, int warm_up, int repeats, const CudaContext& context);
-// Median seconds of one product y <- A x + y over `repeats` runs, after `warm_up` runs; vectors of zeros, times by events.
+// Median seconds of run(), which queues work on the context's stream, over `repeats` runs after `warm_up` runs; times by events. Where the first two
+// take more than too_slow, the lesser of theirs.
+double median_seconds(const std::function<void()>& run, int warm_up, int repeats, const CudaContext& context,
+                      double too_slow = std::numeric_limits<double>::infinity());
+// The same of one product y <- A x + y; vectors of zeros.
 template <class T>
-double time_product(const DeviceCsr<T>& a, const CsrProduct<T>& product, int warm_up, int repeats, const CudaContext& context);
+double time_product(const DeviceCsr<T>& a, const CsrProduct<T>& product, int warm_up, int repeats, const CudaContext& context,
+                    double too_slow = std::numeric_limits<double>::infinity());
 
 }  // namespace lsmr::cuda

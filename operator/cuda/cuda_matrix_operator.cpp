@@ -1,7 +1,6 @@
 // The matrix operator on the GPU: upload, the other orientation, one prepared product a direction; or one pass for both.
 #include <fmt/format.h>
 
-#include <cmath>
 #include <utility>
 #include <vector>
 
@@ -11,9 +10,8 @@
 #include "operator/cuda/choose_product.hpp"
 #include "operator/cuda/csr_product.hpp"
 #include "operator/cuda/cuda_operators.hpp"
+#include "operator/cuda/device_csr.hpp"
 #include "operator/cuda/one_pass_product.hpp"
-#include "operator/cuda/transpose.hpp"
-#include "operator/cuda/uploader.hpp"
 #include "operator/cuda/vector_kernels.hpp"
 #include "operator/dispatch.hpp"
 
@@ -23,89 +21,6 @@ namespace {
 using cuda::DeviceCsr;
 using cuda::HostOffsets;
 using cuda::kMax32;
-
-template <class T>
-DeviceCsr<T> upload(const CsrMatrix& a, const CudaContext& context, int exponent) {
-    DeviceCsr<T> device(context, a.rows(), a.cols(), a.nnz());
-    cuda::Uploader up(context);
-    // The widest first: the staging then has its size.
-    if (exponent == 0) {
-        up(device.values->data(), a.values(), a.nnz(), [](double v) { return static_cast<T>(v); });
-    } else {
-        const double half = std::ldexp(1.0, exponent / 2);
-        const double rest = std::ldexp(1.0, exponent - exponent / 2);
-        up(device.values->data(), a.values(), a.nnz(), [=](double v) { return static_cast<T>(v * half * rest); });
-    }
-    up(device.columns->data(), a.columns(), a.nnz(), [](std::int32_t c) { return c; });
-    device.with_offsets([&](auto* offsets) {
-        using Offset = std::remove_pointer_t<decltype(offsets)>;
-        up(offsets, a.offsets(), a.rows() + 1, [](std::int64_t o) { return static_cast<Offset>(o); });
-    });
-    return device;
-}
-
-// The offsets of an orientation that only the device has.
-template <class T>
-class DownloadedOffsets {
-  public:
-    DownloadedOffsets(const DeviceCsr<T>& a, const CudaContext& context) {
-        a.with_offsets([&](const auto* device) {
-            auto& host = buffer(device);
-            host = std::remove_reference_t<decltype(host)>(a.rows + 1);
-            cuda::download(context, device, a.rows + 1, [to = host.data()](std::int64_t i, auto offset) { to[i] = offset; });
-        });
-    }
-    HostOffsets view() const { return {narrow_.size() > 0 ? narrow_.data() : nullptr, wide_.size() > 0 ? wide_.data() : nullptr}; }
-
-  private:
-    HostBuffer<std::int32_t>& buffer(const std::int32_t*) { return narrow_; }
-    HostBuffer<std::int64_t>& buffer(const std::int64_t*) { return wide_; }
-    HostBuffer<std::int32_t> narrow_;
-    HostBuffer<std::int64_t> wide_;
-};
-
-std::int64_t longest_row(std::int64_t rows, const std::int64_t* offsets) {
-    std::int64_t longest = 0;
-    for (std::int64_t i = 0; i < rows; ++i) longest = std::max(longest, offsets[i + 1] - offsets[i]);
-    return longest;
-}
-
-// CSR of the transpose, its columns ascending whether those of A do or not. (Not cusparseCsr2cscEx2: loading it takes a process 30 to 50 ms.)
-template <class T>
-DeviceCsr<T> transposed(const DeviceCsr<T>& a, const CudaContext& context) {
-    DeviceCsr<T> t(context, a.cols, a.rows, a.nnz);
-    constexpr std::int64_t kChunk = std::int64_t{1} << 27;
-    const auto launch = [&](const std::int64_t* host_offsets, std::int64_t chunk) {
-        cuda::TransposeScratch scratch(context, host_offsets != nullptr ? a.cols : 0, chunk);
-        a.with_offsets([&](const auto* offsets) {
-            t.with_offsets([&](auto* out_offsets) {
-                // Both are of one width: they have as many entries. (decltype of a captured pointer would be another type here: GCC 12.)
-                if constexpr (std::is_same_v<std::remove_cvref_t<decltype(*offsets)>, std::remove_cvref_t<decltype(*out_offsets)>>) {
-                    const auto run = [&](const auto& transpose, auto entries) {
-                        transpose(a.rows, a.cols, entries, offsets, a.columns->data(), a.values->data(), out_offsets, t.columns->data(), t.values->data(), scratch,
-                                  context.stream());
-                    };
-                    if (host_offsets == nullptr) run(cuda::launch_whole_transpose<T, std::remove_cvref_t<decltype(*offsets)>>, a.nnz);
-                    else run(cuda::launch_transpose<T, std::remove_cvref_t<decltype(*offsets)>>, host_offsets);
-                }
-            });
-        });
-    };
-    if (a.nnz <= kChunk) {
-        launch(nullptr, a.nnz);
-        return t;
-    }
-    const DownloadedOffsets<T> offsets(a, context);
-    std::vector<std::int64_t> widened;
-    const std::int64_t* host = offsets.view().wide;
-    if (host == nullptr) {
-        widened.assign(offsets.view().narrow, offsets.view().narrow + a.rows + 1);
-        host = widened.data();
-    }
-    launch(host, std::max(kChunk, longest_row(a.rows, host)));
-    context.synchronize();
-    return t;
-}
 
 struct ProductWorkspace final : Workspace {
     using Workspace::Workspace;
@@ -243,12 +158,14 @@ class CudaMatrixOperator final : public MatrixOperator<T>, private OnePass<T> {
             context_.synchronize();
             clock.lap(phase);
         };
-        DeviceCsr<T> given = upload<T>(stored, context_, options_.exponent);
+        EntrySizer sizer(stored);
+        DeviceCsr<T> given = cuda::upload<T>(stored, options_.exponent, context_, &sizer);
+        plan_.entries = sizer.sizes();
         lap(plan_.setup.upload);
         const HostOffsets given_offsets{nullptr, stored.offsets()};
         DeviceCsr<T> other;
         const auto transpose = [&] {
-            other = transposed(given, context_);
+            other = cuda::transposed(given, context_);
             lap(plan_.setup.transpose);
         };
         if (stored_is_transpose) transpose();
@@ -282,7 +199,7 @@ class CudaMatrixOperator final : public MatrixOperator<T>, private OnePass<T> {
             return rules;
         };
         cuda::OrderTools<T> tools;
-        tools.transpose = [this](const DeviceCsr<T>& a) { return transposed(a, context_); };
+        tools.transpose = [this](const DeviceCsr<T>& a) { return cuda::transposed(a, context_); };
         if (!options_.deterministic) {
             tools.measure = [&](const DeviceCsr<T>& a, const DeviceCsr<T>& at) {
                 cuda::PairTiming timing;
@@ -435,7 +352,7 @@ class CudaMatrixOperator final : public MatrixOperator<T>, private OnePass<T> {
     static constexpr int kRepeats = 5;
 
     static bool is_deterministic(const std::optional<SpmvChoice>& choice) { return !choice || lsmr::is_deterministic(*choice); }
-    DownloadedOffsets<T> cuda_offsets(const DeviceCsr<T>& a) const { return DownloadedOffsets<T>(a, context_); }
+    cuda::DownloadedOffsets<T> cuda_offsets(const DeviceCsr<T>& a) const { return cuda::DownloadedOffsets<T>(a, context_); }
     static std::string words(const ProductDecision& decision, const cuda::CsrProduct<T>* product) {
         if (product == nullptr) return "scaling alone, no entries";
         return fmt::format("{} ({})", text(*decision.choice), product->words());

@@ -9,6 +9,7 @@
 #include "operator/cuda/coo_kernels.hpp"
 #include "operator/cuda/csr_product.hpp"
 #include "operator/cuda/padded_kernels.hpp"
+#include "operator/cuda/uploader.hpp"
 #include "operator/formats/row_plans.hpp"
 
 namespace lsmr::cuda {
@@ -49,7 +50,8 @@ class SellProduct final : public CsrProduct<T> {
         places_ = plan.places();
         sorted_ = !plan.order.empty();
         offsets_ = sent(plan.offsets, context);
-        order_ = sent(plan.order, context);
+        order_ = DeviceBuffer<std::uint16_t>(context, plan.order.size());
+        Uploader(context).fill(order_.data(), plan.order.size(), [&](std::int64_t place) { return plan.order[place]; });
         matrix_.rows = a.rows;
         matrix_.slices = plan.slices();
         matrix_.offsets = offsets_.data();

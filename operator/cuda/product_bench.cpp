@@ -12,8 +12,8 @@
 
 #include "memory/host_buffer.hpp"
 #include "operator/cuda/choose_product.hpp"
+#include "operator/cuda/device_csr.hpp"
 #include "operator/cuda/profile.hpp"
-#include "operator/cuda/uploader.hpp"
 #include "operator/cuda/vector_kernels.hpp"
 
 namespace lsmr {
@@ -47,17 +47,11 @@ struct ProductBench<T>::State {
     std::vector<double> unit;       // the rounding bound of each
 
     State(const CsrMatrix& matrix, const CudaContext& of)
-        : context(of), stored(matrix), a(of, matrix.rows(), matrix.cols(), matrix.nnz()), x(of, matrix.cols()), y(of, matrix.rows()),
+        : context(of), stored(matrix), a(cuda::upload<T>(matrix, 0, of)), x(of, matrix.cols()), y(of, matrix.rows()),
           y0(of, matrix.rows()), first(of, matrix.rows()), coefficients(of, 3) {
         const std::vector<T> x0 = random_values<T>(matrix.cols(), 1);
         const std::vector<T> host_y0 = random_values<T>(matrix.rows(), 2);
         cuda::Uploader up(context);
-        a.with_offsets([&](auto* offsets) {
-            using Offset = std::remove_pointer_t<decltype(offsets)>;
-            up(offsets, matrix.offsets(), matrix.rows() + 1, [](std::int64_t o) { return static_cast<Offset>(o); });
-        });
-        up(a.columns->data(), matrix.columns(), matrix.nnz(), [](std::int32_t c) { return c; });
-        up(a.values->data(), matrix.values(), matrix.nnz(), [](double v) { return static_cast<T>(v); });
         up(x.data(), x0.data(), matrix.cols(), [](T v) { return v; });
         up(y0.data(), host_y0.data(), matrix.rows(), [](T v) { return v; });
         const Coefficient<T> host[3] = {{1, 1}, {-0.5, T(-0.5)}, {-1, -1}};

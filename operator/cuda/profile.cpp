@@ -2,11 +2,10 @@
 
 #include <algorithm>
 #include <chrono>
-#include <limits>
 #include <vector>
 
 #include "memory/device_buffer.hpp"
-#include "operator/cuda/uploader.hpp"
+#include "operator/cuda/device_csr.hpp"
 #include "operator/profile_counts.hpp"
 
 namespace lsmr {
@@ -26,23 +25,15 @@ OrientationProfile profile_on_device(std::int64_t rows, std::int64_t cols, std::
 template <class T>
 OrientationProfile profile_on_device(const CsrMatrix& stored, const CudaContext& context, double* device_seconds) {
     const DeviceScope scope(context.device());
-    DeviceBuffer<std::int32_t> columns(context, stored.nnz());
-    DeviceBuffer<T> values(context, stored.nnz());
-    cuda::Uploader up(context);
-    up(columns.data(), stored.columns(), stored.nnz(), [](std::int32_t column) { return column; });
-    up(values.data(), stored.values(), stored.nnz(), [](double value) { return static_cast<T>(value); });
-    const auto with_offsets = [&](auto zero) {
-        using Offset = decltype(zero);
-        DeviceBuffer<Offset> offsets(context, stored.rows() + 1);
-        up(offsets.data(), stored.offsets(), stored.rows() + 1, [](std::int64_t offset) { return static_cast<Offset>(offset); });
-        context.synchronize();
-        const auto start = std::chrono::steady_clock::now();
-        const OrientationProfile profile =
-            profile_on_device(stored.rows(), stored.cols(), stored.nnz(), offsets.data(), columns.data(), values.data(), context);
-        if (device_seconds != nullptr) *device_seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-        return profile;
-    };
-    return stored.nnz() <= std::numeric_limits<std::int32_t>::max() ? with_offsets(std::int32_t{0}) : with_offsets(std::int64_t{0});
+    const cuda::DeviceCsr<T> a = cuda::upload<T>(stored, 0, context);
+    context.synchronize();
+    const auto start = std::chrono::steady_clock::now();
+    OrientationProfile profile;
+    a.with_offsets([&](const auto* offsets) {
+        profile = profile_on_device(stored.rows(), stored.cols(), stored.nnz(), offsets, a.columns->data(), a.values->data(), context);
+    });
+    if (device_seconds != nullptr) *device_seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+    return profile;
 }
 
 namespace {

@@ -7,6 +7,8 @@
 #include <cstdint>
 #include <vector>
 
+#include "operator/formats/row_plans.hpp"
+
 namespace lsmr::cuda {
 
 // The work of one turn of a thread block: up to `capacity` consecutive entries, which are whole rows, but for the first and the last,
@@ -61,12 +63,29 @@ template <class Offset>
 StreamPlan make_stream_plan(std::int64_t rows, const Offset* offsets, std::int64_t longest_row, std::int64_t capacity, int threads, StreamCut cut) {
     StreamPlan plan;
     const auto offset = [&](std::int64_t row) { return static_cast<std::int64_t>(offsets[row]); };
-    // First row after `first` whose entries do not all lie below `limit`, at most `capacity` rows on: empty rows cost a turn too.
+    // First row after `first` whose entries do not all lie below `limit`, at most `capacity` rows on: empty rows cost a turn too. Looked for from
+    // where it lay in the item before: a look at a far offset waits for memory.
+    std::int64_t rows_before = 1;
     const auto rows_within = [&](std::int64_t first, std::int64_t limit) {
-        const std::int64_t last = std::min(rows, first + capacity);
-        return std::upper_bound(offsets + first + 1, offsets + last + 1, limit,
-                                [](std::int64_t bound, Offset end) { return bound < static_cast<std::int64_t>(end); }) -
-               offsets - 1;
+        std::int64_t low = first;  // offset(low) <= limit < offset(high), or high is too far
+        std::int64_t high = std::min(rows, first + capacity) + 1;
+        std::int64_t step = 8;
+        if (const std::int64_t guess = std::min(first + rows_before, high - 1); offset(guess) <= limit) {
+            low = guess;
+            for (; low + step < high && offset(low + step) <= limit; step *= 2) low += step;
+            high = std::min(high, low + step);
+        } else {
+            high = guess;
+            for (; high - step > low && offset(high - step) > limit; step *= 2) high -= step;
+            low = std::max(low, high - step);
+        }
+        while (high - low > 1) {
+            const std::int64_t middle = low + (high - low) / 2;
+            if (offset(middle) <= limit) low = middle;
+            else high = middle;
+        }
+        rows_before = low - first;
+        return low;
     };
     const auto add_piece = [&](std::int64_t row, bool continues) {
         if (!continues) plan.cut_rows.push_back({static_cast<std::int32_t>(row), static_cast<std::int32_t>(plan.piece_rows.size()), 0});
@@ -87,6 +106,9 @@ StreamPlan make_stream_plan(std::int64_t rows, const Offset* offsets, std::int64
         }
         return end - row;
     };
+    std::vector<std::int32_t> long_rows;
+    if (cut == StreamCut::rows && longest_row > long_row) long_rows = rows_longer_than(long_row, rows, offsets);
+    auto next_long = long_rows.begin();  // the first that is not before `row`
     const std::int64_t longest_item = cut == StreamCut::rows ? std::max(capacity, kEntriesPerThread * threads) : capacity;
     std::int64_t row = 0;
     std::int64_t begin = 0;  // the entry that comes next; inside `row` where that is cut
@@ -99,12 +121,8 @@ StreamPlan make_stream_plan(std::int64_t rows, const Offset* offsets, std::int64
         const bool is_long = cut == StreamCut::rows && offset(row + 1) - offset(row) > long_row;
         const std::int64_t side_by_side = is_long && !continues ? warp_rows(row) : 0;
         std::int64_t end_row = side_by_side > 1 ? row + side_by_side : is_long ? row + 1 : rows_within(row, begin + capacity);
-        if (cut == StreamCut::rows && !is_long && longest_row > long_row) {
-            // A long row ends the item before it. At most one lies between: two would not fit.
-            for (std::int64_t r = row + 1; r < end_row; ++r) {
-                if (offset(r + 1) - offset(r) > long_row) end_row = r;
-            }
-        }
+        while (next_long != long_rows.end() && *next_long < row) ++next_long;
+        if (!is_long && next_long != long_rows.end()) end_row = std::min<std::int64_t>(end_row, *next_long);  // a long row ends the item before it
         const bool overlong = end_row == row || (side_by_side <= 1 && offset(end_row) - begin > longest_item);  // not even the first row ends here
         std::int64_t end = overlong ? begin + longest_item : offset(end_row);
         std::int64_t item_rows = overlong ? 1 : end_row - row;

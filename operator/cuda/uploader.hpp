@@ -27,19 +27,35 @@ class Uploader {
     // dst[i] <- value(i).
     template <class To, class Value>
     void fill(To* dst, std::int64_t n, const Value& value) {
+        pieces(dst, n, [&](std::int64_t begin, std::int64_t count, To* staged) {
+#pragma omp parallel for schedule(static) num_threads(staging_threads())
+            for (std::int64_t i = 0; i < count; ++i) staged[i] = value(begin + i);
+        });
+    }
+    // The same where a thread takes `chunk` values one after another: write(begin, count, staged) makes staged[i] value begin + i.
+    template <class To, class Write>
+    void by_chunks(To* dst, std::int64_t n, std::int64_t chunk, const Write& write) {
+        LSMR_EXPECT(Staging::kPieceBytes / static_cast<std::int64_t>(sizeof(To)) % chunk == 0);
+        pieces(dst, n, [&](std::int64_t begin, std::int64_t count, To* staged) {
+#pragma omp parallel for schedule(static) num_threads(staging_threads())
+            for (std::int64_t at = 0; at < count; at += chunk) write(begin + at, std::min(chunk, count - at), staged + at);
+        });
+    }
+
+  private:
+    template <class To, class Write>
+    void pieces(To* dst, std::int64_t n, const Write& write) {
         const std::int64_t step = Staging::kPieceBytes / static_cast<std::int64_t>(sizeof(To));
         for (std::int64_t begin = 0; begin < n; begin += step) {
             const std::int64_t count = std::min(step, n - begin);
             Staging::Piece& piece = staging_->next(count * static_cast<std::int64_t>(sizeof(To)));
             To* staged = reinterpret_cast<To*>(piece.bytes.data());
-#pragma omp parallel for schedule(static) num_threads(staging_threads())
-            for (std::int64_t i = 0; i < count; ++i) staged[i] = value(begin + i);
+            write(begin, count, staged);
             LSMR_CHECK(cudaMemcpyAsync(dst + begin, staged, static_cast<std::size_t>(count) * sizeof(To), cudaMemcpyHostToDevice, stream_));
             LSMR_CHECK(cudaEventRecord(piece.travelled, stream_));
         }
     }
 
-  private:
     cudaStream_t stream_;
     StagingLease staging_;
 };

@@ -16,7 +16,7 @@ struct SellMatrix {
     HostBuffer<std::int32_t> columns;
     HostBuffer<T> values;
     std::int64_t bytes() const {
-        return columns.bytes() + values.bytes() + static_cast<std::int64_t>(4 * plan.offsets.size() + 2 * plan.order.size());
+        return columns.bytes() + values.bytes() + static_cast<std::int64_t>(4 * plan.offsets.size()) + plan.order.bytes();
     }
 };
 template <class T>

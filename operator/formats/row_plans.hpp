@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "memory/host_buffer.hpp"
 #include "operator/spmv_choice.hpp"
 
 namespace lsmr {
@@ -25,11 +26,11 @@ struct SellPlan {
     std::int64_t rows = 0;
     int sigma = 1;
     std::vector<std::uint32_t> offsets;  // of each slice and of the end, in columns
-    std::vector<std::uint16_t> order;    // row of each place, from the first row of its window of sigma; empty: rows keep their order
+    HostBuffer<std::uint16_t> order;     // row of each place, from the first row of its window of sigma; empty: rows keep their order
     std::int64_t slices() const { return static_cast<std::int64_t>(offsets.size()) - 1; }
     std::int64_t places() const { return kSliceRows * static_cast<std::int64_t>(offsets.back()); }
     std::int64_t row_of(std::int64_t place) const {
-        return order.empty() ? place : place / sigma * sigma + order[static_cast<std::size_t>(place)];
+        return order.empty() ? place : place / sigma * sigma + order[place];
     }
 };
 // Windows whose places do not become fewer keep their order. Throws InputError where there are more columns than 32 bits count.
@@ -38,6 +39,9 @@ SellPlan make_sell_plan(std::int64_t rows, const Offset* offsets, int sigma);
 
 template <class Offset>
 std::int64_t longest_row(std::int64_t rows, const Offset* offsets);
+// Rows of more entries than that, ascending.
+template <class Offset>
+std::vector<std::int32_t> rows_longer_than(std::int64_t length, std::int64_t rows, const Offset* offsets);
 
 // The ELL part of HYB: the least width that `quantile` % of the rows do not exceed; or, for 0, the largest that a third of the rows fills.
 template <class Offset>

@@ -41,11 +41,11 @@ class CudaEngine final : public Engine {
         a_ = a;
         k_.reset();
         sketch_.reset();
-        if (operator_ && keeps_exponent(a, options_.precision, operator_->exponent())) {
+        if (operator_ && a.sized && keeps_exponent(a, options_.precision, operator_->exponent())) {
             operator_->update(a.working);
             if (below_) below_->update(a.below);
         } else {
-            make_operators();
+            make_operators(setup);
         }
         setup += operator_->plan().setup;
         if (below_) setup += below_->plan().setup;
@@ -105,13 +105,22 @@ class CudaEngine final : public Engine {
   private:
     static constexpr bool kNarrow = sizeof(T) < sizeof(double);
 
-    void make_operators() {
+    // setup: of operators that were made in vain.
+    void make_operators(SetupSeconds& setup) {
         backend_.reset();
         stack_.reset();
         operator_.reset();
         below_.reset();
         const int exponent = narrowing_exponent(a_, options_.precision);
         operator_ = make_cuda_operator<T>(*a_.working, context_, operator_options(options_, exponent));
+        if (!a_.sized) {
+            a_ = sized(a_, *operator_->plan().entries);
+            // Seldom: the largest of all entries is far from the largest of some.
+            if (a_.exponent != 0 || !keeps_exponent(a_, options_.precision, exponent)) {
+                setup += operator_->plan().setup;
+                return make_operators(setup);
+            }
+        }
         if (a_.below) {
             below_ = make_cuda_operator<T>(*a_.below, context_, small_operator_options(options_, exponent, {}, column_order()));
             one_ = DeviceBuffer<Coefficient<T>>(context_, 1);
@@ -149,17 +158,22 @@ class CudaEngine final : public Engine {
         if (!asked && (options_.spmv != SpmvKind::automatic || options_.forward_kernel || options_.adjoint_kernel)) {
             return "kernels of the products are asked for";
         }
-        // Before the transpose is made on the host.
-        if (!asked && a_.working->nnz() > kMostSmallEntries) return fmt::format("A has {} nonzeros, more than {}", a_.working->nnz(), kMostSmallEntries);
-        const CsrMatrix transpose = a_.working->transposed();
-        const SmallPlan plan = plan_small_problem(a_.working->rows(), a_.working->cols(), a_.working->offsets(), transpose.offsets(), sizeof(T),
-                                                  persistent_limits(context_.device()));
+        const CsrMatrix& a = *a_.working;
+        const std::int64_t most = asked ? cuda::kMax32 : kMostSmallEntries;
+        if (a.nnz() > most) return fmt::format("A has {} nonzeros, more than {}", a.nnz(), most);
+        const auto no_room_for = [this](std::int64_t bytes) -> std::string {
+            const std::int64_t needed = bytes + vector_bytes();
+            const std::int64_t free_bytes = context_.free_bytes();
+            if (needed <= free_bytes) return {};
+            return fmt::format("A once more, beside the vectors, needs {}, {} is free", format_bytes(needed), format_bytes(free_bytes));
+        };
+        if (std::string why = no_room_for(small_matrix_bytes<T>(a.rows(), a.cols(), a.nnz())); !why.empty()) return why;
+        const SmallMatrix<T> matrix(a, exponent, context_);
+        const SmallPlan plan = matrix.plan(persistent_limits(context_.device()));
         if (!plan.impossible.empty()) return plan.impossible;
         if (!asked && !plan.unwise.empty()) return plan.unwise;
-        const std::int64_t needed = plan.device_bytes + vector_bytes();
-        const std::int64_t free_bytes = context_.free_bytes();
-        if (needed > free_bytes) return fmt::format("A once more, beside the vectors, needs {}, {} is free", format_bytes(needed), format_bytes(free_bytes));
-        small_ = std::make_unique<SmallProblem<T>>(*a_.working, transpose, exponent, plan, context_);
+        if (std::string why = no_room_for(plan.device_bytes); !why.empty()) return why;
+        small_ = std::make_unique<SmallProblem<T>>(matrix, plan, context_);
         backend_->set_small_problem(small_.get());
         info_.executor_words = plan.words();
         return {};

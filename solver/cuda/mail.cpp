@@ -1,9 +1,13 @@
 #include "solver/cuda/mail.hpp"
 
 #include <algorithm>
+#include <cstddef>
 #include <limits>
 
 #include "memory/error.hpp"
+#include "operator/cuda/uploader.hpp"
+#include "solver/cuda/mail_kernels.hpp"
+#include "solver/cuda/upload_bundle.hpp"
 
 namespace lsmr {
 namespace {
@@ -29,38 +33,6 @@ std::int64_t diagonals_of(const std::int64_t* offsets, std::int64_t first, std::
     return begin;
 }
 
-// Rows of each block by falling length, and the diagonals; lists are left empty. at: of each row, its place in the block.
-void arrange(const CsrMatrix& a, const std::vector<std::int32_t>& block_rows, MailSide& side, std::vector<std::int32_t>& at) {
-    const std::int64_t* offsets = a.offsets();
-    side.order.resize(place(a.rows()));
-    side.diagonals_at.assign(1, 0);
-    at.resize(place(a.rows()));
-    for (std::size_t b = 0; b + 1 < block_rows.size(); ++b) {
-        const std::int64_t first = block_rows[b];
-        const std::int64_t end = block_rows[b + 1];
-        const std::size_t of_block = side.diagonals.size();
-        diagonals_of(offsets, first, end, side.diagonals);
-        side.diagonals_at.push_back(static_cast<std::int32_t>(side.diagonals.size()));
-        // Rows of length l come after all that are longer.
-        const std::size_t most = side.diagonals.size() - of_block;
-        std::vector<std::int64_t> next(most + 1, 0);
-        for (std::size_t l = 0; l < most; ++l) next[l] = side.diagonals[of_block + l].size;
-        for (std::int64_t i = first; i < end; ++i) {
-            const std::int64_t to = next[place(offsets[i + 1] - offsets[i])]++;
-            at[place(i)] = static_cast<std::int32_t>(to);
-            side.order[place(first + to)] = static_cast<std::int32_t>(i);
-        }
-    }
-}
-
-std::vector<std::int32_t> owners(const std::vector<std::int32_t>& block_rows) {
-    std::vector<std::int32_t> owner(place(block_rows.back()));
-    for (std::size_t b = 0; b + 1 < block_rows.size(); ++b) {
-        for (std::int32_t i = block_rows[b]; i < block_rows[b + 1]; ++i) owner[place(i)] = static_cast<std::int32_t>(b);
-    }
-    return owner;
-}
-
 // Where what block `from` reads from block `to` comes in its list: all begin with another, so that no block is written to by all at once.
 struct Turns {
     std::int64_t blocks;
@@ -81,82 +53,106 @@ MailRoom mail_room(const std::int64_t* offsets, const std::vector<std::int32_t>&
     return room;
 }
 
-Mail make_mail(const CsrMatrix& a, const CsrMatrix& transpose, const std::vector<std::int32_t>& block_rows, const std::vector<std::int32_t>& block_cols,
-               std::int64_t spare, std::int64_t sector) {
-    LSMR_EXPECT(spare <= std::numeric_limits<std::uint16_t>::max());
-    const auto blocks = static_cast<std::int64_t>(block_rows.size()) - 1;
-    const Turns turns{blocks};
-    Mail mail;
-    std::vector<std::int32_t> row_at, col_at;
-    arrange(a, block_rows, mail.forward, row_at);
-    arrange(transpose, block_cols, mail.adjoint, col_at);
-    const std::vector<std::int32_t> col_owner = owners(block_cols);
-
-    // counts[r blocks + c]: entries in rows of block r and columns of block c.
-    std::vector<std::int32_t> counts(place(blocks * blocks), 0);
-#pragma omp parallel for schedule(dynamic)
-    for (std::int64_t r = 0; r < blocks; ++r) {
-        for (std::int64_t k = a.offsets()[block_rows[place(r)]]; k < a.offsets()[block_rows[place(r + 1)]]; ++k) {
-            ++counts[place(r * blocks + col_owner[place(a.columns()[k])])];
+MailSide arrange_mail(const std::int64_t* offsets, const std::vector<std::int32_t>& block_rows) {
+    const std::size_t blocks = block_rows.size() - 1;
+    MailSide side;
+    side.diagonals_at.assign(1, 0);
+    for (std::size_t b = 0; b < blocks; ++b) {
+        diagonals_of(offsets, block_rows[b], block_rows[b + 1], side.diagonals);
+        side.diagonals_at.push_back(static_cast<std::int32_t>(side.diagonals.size()));
+    }
+    side.order.resize(place(block_rows.back()));
+    side.at.resize(place(block_rows.back()));
+    for (std::size_t b = 0; b < blocks; ++b) {
+        // Rows of length l come after all that are longer.
+        std::vector<std::int32_t> next;
+        for (std::int32_t d = side.diagonals_at[b]; d < side.diagonals_at[b + 1]; ++d) next.push_back(side.diagonals[place(d)].size);
+        next.push_back(0);
+        for (std::int32_t i = block_rows[b]; i < block_rows[b + 1]; ++i) {
+            const std::int32_t to = next[place(offsets[i + 1] - offsets[i])]++;
+            side.at[place(i)] = to;
+            side.order[place(block_rows[b] + to)] = i;
         }
     }
-    // Where each run begins in the mailbox of its rows' block, and in the list of its columns' block.
-    std::vector<std::int32_t> in_mailbox(counts.size()), in_list(counts.size());
-    const auto deal = [&](MailSide& side, auto&& pair, std::vector<std::int32_t>& begins) {
+    return side;
+}
+
+MailRuns deal_mail(const std::vector<std::int32_t>& counts, std::int64_t blocks, std::int64_t sector) {
+    const Turns turns{blocks};
+    MailRuns runs;
+    const auto deal = [&](auto&& run_of, std::vector<std::int32_t>& run_at, std::vector<std::int32_t>& block_at) {
+        run_at.resize(counts.size());
         std::int64_t at = 0;
         for (std::int64_t b = 0; b < blocks; ++b) {
-            side.begin.push_back(static_cast<std::int32_t>(at));
+            block_at.push_back(static_cast<std::int32_t>(at));
             for (std::int64_t turn = 0; turn < blocks; ++turn) {
-                const std::size_t run = place(pair(b, turn));
-                begins[run] = static_cast<std::int32_t>(at);
+                const std::size_t run = place(run_of(b, turn));
+                run_at[run] = static_cast<std::int32_t>(at);
                 at += rounded_up(counts[run], sector);
             }
         }
-        side.begin.push_back(static_cast<std::int32_t>(at));
-        side.products.assign(place(at), static_cast<std::uint16_t>(spare));
-        side.rows.assign(place(at), 0);
+        LSMR_EXPECT(at <= std::numeric_limits<std::int32_t>::max());
+        block_at.push_back(static_cast<std::int32_t>(at));
     };
-    deal(mail.forward, [&](std::int64_t r, std::int64_t turn) { return r * blocks + turns.sender(r, turn); }, in_mailbox);
-    deal(mail.adjoint, [&](std::int64_t c, std::int64_t turn) { return turns.reader(c, turn) * blocks + c; }, in_list);
-    mail.values.assign(mail.forward.rows.size(), 0.0);
-    mail.sectors.assign(mail.adjoint.rows.size() / place(sector), 0);
+    deal([&](std::int64_t r, std::int64_t turn) { return r * blocks + turns.sender(r, turn); }, runs.in_mailbox, runs.mailboxes);
+    deal([&](std::int64_t c, std::int64_t turn) { return turns.reader(c, turn) * blocks + c; }, runs.in_list, runs.lists);
+    return runs;
+}
 
-    // The how-manieth of its column each entry is.
-    std::vector<std::uint16_t> of_column(place(a.nnz()));
-    std::vector<std::uint16_t> seen(place(a.cols()), 0);
-    for (std::int64_t k = 0; k < a.nnz(); ++k) of_column[place(k)] = seen[place(a.columns()[k])]++;
+template <class T>
+Mail<T> make_mail(const cuda::DeviceCsr<T>& a, const cuda::DeviceCsr<T>& transpose, const std::int64_t* row_offsets, const std::int64_t* col_offsets,
+                  const std::vector<std::int32_t>& block_rows, const std::vector<std::int32_t>& block_cols, std::int64_t spare, const CudaContext& context) {
+    LSMR_EXPECT(spare <= std::numeric_limits<std::uint16_t>::max());
+    const auto blocks = static_cast<std::int64_t>(block_rows.size()) - 1;
+    const std::int64_t sector = slots_of_sector(sizeof(T));
+    LSMR_EXPECT(blocks <= cuda::kMostPersistentBlocks);
+    cuda::UploadBundle known;
+    const auto rows_at = known.add(block_rows);
+    const auto cols_at = known.add(block_cols);
+    const DeviceBuffer<std::byte> known_here = known.upload(context);
+    DeviceBuffer<std::int32_t> counts_here(context, blocks * blocks);
+    const cuda::MailPattern pattern{static_cast<int>(blocks),     rows_at(known_here),           cols_at(known_here),
+                                    a.offsets32->data(),          a.columns->data(),             transpose.offsets32->data(),
+                                    transpose.columns->data()};
+    cuda::launch_count_mail(pattern, counts_here.data(), context.stream());
+    // While they are counted.
+    Mail<T> mail;
+    mail.forward = arrange_mail(row_offsets, block_rows);
+    mail.adjoint = arrange_mail(col_offsets, block_cols);
+    std::vector<std::int32_t> counts(place(blocks * blocks));
+    cuda::download(context, counts_here.data(), counts_here.size(), [&](std::int64_t i, std::int32_t count) { counts[place(i)] = count; });
+    mail.runs = deal_mail(counts, blocks, sector);
 
-#pragma omp parallel for schedule(dynamic)
-    for (std::int64_t r = 0; r < blocks; ++r) {
-        // The next slot of each run.
-        std::vector<std::int32_t> next(in_mailbox.begin() + r * blocks, in_mailbox.begin() + (r + 1) * blocks);
-        const cuda::MailDiagonal* const row_diagonals = mail.forward.diagonals.data() + mail.forward.diagonals_at[place(r)];
-        for (std::int64_t i = block_rows[place(r)]; i < block_rows[place(r + 1)]; ++i) {
-            const std::int32_t row = row_at[place(i)];
-            for (std::int64_t k = a.offsets()[i]; k < a.offsets()[i + 1]; ++k) {
-                const std::int32_t j = a.columns()[k];
-                const std::int32_t c = col_owner[place(j)];
-                const std::int32_t col = col_at[place(j)];
-                const std::size_t run = place(r * blocks + c);
-                const std::size_t slot = place(next[place(c)]++);
-                const std::size_t of_list = place(in_list[run]) + slot - place(in_mailbox[run]);
-                const cuda::MailDiagonal& col_diagonal = mail.adjoint.diagonals[place(mail.adjoint.diagonals_at[place(c)] + of_column[place(k)])];
-                mail.values[slot] = a.values()[k];
-                mail.forward.products[slot] = static_cast<std::uint16_t>(row_diagonals[k - a.offsets()[i]].begin + row);
-                mail.forward.rows[slot] = static_cast<std::uint16_t>(row);
-                mail.adjoint.products[of_list] = static_cast<std::uint16_t>(col_diagonal.begin + col);
-                mail.adjoint.rows[of_list] = static_cast<std::uint16_t>(col);
-            }
-        }
-        for (std::int64_t c = 0; c < blocks; ++c) {
-            const std::size_t run = place(r * blocks + c);
-            const std::int64_t first = in_list[run] / sector;
-            for (std::int64_t s = 0; s < (counts[run] + sector - 1) / sector; ++s) {
-                mail.sectors[place(first + s)] = static_cast<std::uint32_t>(in_mailbox[run] / sector + s);
-            }
-        }
-    }
+    cuda::UploadBundle arranged;
+    const auto in_mailbox = arranged.add(mail.runs.in_mailbox);
+    const auto in_list = arranged.add(mail.runs.in_list);
+    const auto row_at = arranged.add(mail.forward.at);
+    const auto row_diagonals_at = arranged.add(mail.forward.diagonals_at);
+    const auto row_diagonals = arranged.add(mail.forward.diagonals);
+    const auto col_at = arranged.add(mail.adjoint.at);
+    const auto col_diagonals_at = arranged.add(mail.adjoint.diagonals_at);
+    const auto col_diagonals = arranged.add(mail.adjoint.diagonals);
+    const DeviceBuffer<std::byte> here = arranged.upload(context);
+    const std::int64_t size = std::max<std::int64_t>(mail.runs.slots(), 1);
+    MailSlots<T>& slots = mail.slots;
+    slots.values = DeviceBuffer<T>(context, size);
+    slots.sectors = DeviceBuffer<std::uint32_t>(context, (size + sector - 1) / sector);
+    for (auto* lines : {&slots.row_products, &slots.rows, &slots.col_products, &slots.cols}) *lines = DeviceBuffer<std::uint16_t>(context, size);
+    const cuda::MailPlaces places{counts_here.data(),
+                                  in_mailbox(here),
+                                  in_list(here),
+                                  {row_at(here), row_diagonals_at(here), row_diagonals(here), slots.row_products.data(), slots.rows.data()},
+                                  {col_at(here), col_diagonals_at(here), col_diagonals(here), slots.col_products.data(), slots.cols.data()},
+                                  slots.sectors.data(),
+                                  static_cast<std::int32_t>(sector),
+                                  static_cast<std::uint16_t>(spare)};
+    cuda::launch_fill_mail(pattern, a.values->data(), places, slots.values.data(), context.stream());
     return mail;
 }
+
+template Mail<double> make_mail(const cuda::DeviceCsr<double>&, const cuda::DeviceCsr<double>&, const std::int64_t*, const std::int64_t*,
+                                const std::vector<std::int32_t>&, const std::vector<std::int32_t>&, std::int64_t, const CudaContext&);
+template Mail<float> make_mail(const cuda::DeviceCsr<float>&, const cuda::DeviceCsr<float>&, const std::int64_t*, const std::int64_t*,
+                               const std::vector<std::int32_t>&, const std::vector<std::int32_t>&, std::int64_t, const CudaContext&);
 
 }  // namespace lsmr

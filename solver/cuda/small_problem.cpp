@@ -5,10 +5,12 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <tuple>
+#include <utility>
 
 #include "memory/error.hpp"
-#include "operator/cuda/uploader.hpp"
-#include "solver/power_of_two.hpp"
+#include "solver/cuda/mail_kernels.hpp"
+#include "solver/cuda/upload_bundle.hpp"
 
 namespace lsmr {
 namespace {
@@ -223,17 +225,27 @@ std::string SmallPlan::words() const {
 }
 
 template <class T>
-SmallProblem<T>::SmallProblem(const CsrMatrix& a, const CsrMatrix& transpose, int exponent, const SmallPlan& plan, const CudaContext& context)
+SmallMatrix<T>::SmallMatrix(const CsrMatrix& matrix, int exponent, const CudaContext& context)
+    : a(cuda::upload<T>(matrix, exponent, context)), transpose(cuda::transposed(a, context)), row_offsets(matrix.offsets()) {
+    LSMR_EXPECT(!a.wide());
+    col_offsets.resize(static_cast<std::size_t>(matrix.cols()) + 1);
+    cuda::download(context, transpose.offsets32->data(), matrix.cols() + 1,
+                   [&](std::int64_t j, std::int32_t offset) { col_offsets[static_cast<std::size_t>(j)] = offset; });
+}
+
+template <class T>
+SmallPlan SmallMatrix<T>::plan(const PersistentLimits& limits, std::optional<cuda::Crossing> wanted) const {
+    return plan_small_problem(a.rows, a.cols, row_offsets, col_offsets.data(), sizeof(T), limits, wanted);
+}
+
+template <class T>
+SmallProblem<T>::SmallProblem(const SmallMatrix<T>& matrix, const SmallPlan& plan, const CudaContext& context)
     : context_(context), sums_(context, 5 * cuda::kReplicas * kMostPersistentBlocks) {
     LSMR_EXPECT(plan.impossible.empty());
     problem_.crossing = plan.crossing;
     problem_.blocks = plan.blocks;
-    if (plan.crossing == cuda::Crossing::mailed) {
-        make_mailboxes(a, transpose, exponent, plan);
-    } else {
-        upload(a, exponent, plan.forward, plan.blocks > 1, forward_, problem_.forward);
-        upload(transpose, exponent, plan.adjoint, plan.blocks > 1, adjoint_, problem_.adjoint);
-    }
+    if (plan.crossing == cuda::Crossing::mailed) make_mailboxes(matrix, plan);
+    else make_sides(matrix, plan);
     LSMR_CHECK(cudaMemsetAsync(sums_.data(), 0, static_cast<std::size_t>(sums_.bytes()), context.stream()));
     problem_.u_sums = sums_.data();
     problem_.v_sums = problem_.u_sums + cuda::kReplicas * kMostPersistentBlocks;
@@ -279,77 +291,69 @@ void SmallProblem<T>::place_in_shared(const SmallPlan& plan) {
 }
 
 template <class T>
-void SmallProblem<T>::make_mailboxes(const CsrMatrix& a, const CsrMatrix& transpose, int exponent, const SmallPlan& plan) {
-    const Mail mail = make_mail(a, transpose, plan.forward.block_rows, plan.adjoint.block_rows, plan.mail_products - 1, slots_of_sector(sizeof(T)));
-    upload(mail.forward, plan.forward.block_rows, forward_mail_, problem_.mail.forward);
-    upload(mail.adjoint, plan.adjoint.block_rows, adjoint_mail_, problem_.mail.adjoint);
-    const auto slots = static_cast<std::int64_t>(mail.values.size());
-    const auto sectors = static_cast<std::int64_t>(mail.sectors.size());
-    mail_values_ = DeviceBuffer<T>(context_, std::max<std::int64_t>(slots, 1));
-    mail_slots_ = DeviceBuffer<T>(context_, std::max<std::int64_t>(slots, 1));
-    mail_sectors_ = DeviceBuffer<std::uint32_t>(context_, std::max<std::int64_t>(sectors, 1));
-    cuda::Uploader up(context_);
-    const PowerOfTwo scale(exponent);
-    up(mail_values_.data(), mail.values.data(), slots, [scale](double value) { return static_cast<T>(scale(value)); });
-    up(mail_sectors_.data(), mail.sectors.data(), sectors, [](std::uint32_t i) { return i; });
+void SmallProblem<T>::make_mailboxes(const SmallMatrix<T>& matrix, const SmallPlan& plan) {
+    const std::vector<std::int32_t>& block_rows = plan.forward.block_rows;
+    const std::vector<std::int32_t>& block_cols = plan.adjoint.block_rows;
+    Mail<T> made = make_mail(matrix.a, matrix.transpose, matrix.row_offsets, matrix.col_offsets.data(), block_rows, block_cols, plan.mail_products - 1, context_);
+    mail_ = std::move(made.slots);
+    mail_slots_ = DeviceBuffer<T>(context_, mail_.values.size());
     LSMR_CHECK(cudaMemsetAsync(mail_slots_.data(), 0xff, static_cast<std::size_t>(mail_slots_.bytes()), context_.stream()));  // all last bits 1
-    problem_.mail.values = mail_values_.data();
+    cuda::UploadBundle bundle;
+    const auto add = [&](const MailSide& side, const std::vector<std::int32_t>& of_blocks, const std::vector<std::int32_t>& begin) {
+        return std::tuple{bundle.add(of_blocks), bundle.add(side.order), bundle.add(side.diagonals_at), bundle.add(side.diagonals), bundle.add(begin)};
+    };
+    const auto forward = add(made.forward, block_rows, made.runs.mailboxes);
+    const auto adjoint = add(made.adjoint, block_cols, made.runs.lists);
+    arrays_ = bundle.upload(context_);
+    const auto view = [&](const auto& places, const DeviceBuffer<std::uint16_t>& products, const DeviceBuffer<std::uint16_t>& rows) {
+        const auto& [of_blocks, order, diagonals_at, diagonals, begin] = places;
+        return cuda::PersistentMailSide{of_blocks(arrays_), order(arrays_), diagonals_at(arrays_), diagonals(arrays_), begin(arrays_), products.data(), rows.data()};
+    };
+    problem_.mail.forward = view(forward, mail_.row_products, mail_.rows);
+    problem_.mail.adjoint = view(adjoint, mail_.col_products, mail_.cols);
+    problem_.mail.values = mail_.values.data();
     problem_.mail.slots = mail_slots_.data();
-    problem_.mail.sectors = mail_sectors_.data();
+    problem_.mail.sectors = mail_.sectors.data();
     problem_.mail.resident = static_cast<std::int32_t>(plan.mail_resident);
 }
 
 template <class T>
-void SmallProblem<T>::upload(const MailSide& mail, const std::vector<std::int32_t>& block_rows, MailBuffers& side, cuda::PersistentMailSide& view) {
-    cuda::Uploader up(context_);
-    const auto copy = [&]<class Value>(const std::vector<Value>& from, DeviceBuffer<Value>& to) -> const Value* {
-        const auto size = static_cast<std::int64_t>(from.size());
-        to = DeviceBuffer<Value>(context_, std::max<std::int64_t>(size, 1));
-        up(to.data(), from.data(), size, [](const Value& value) { return value; });
-        return to.data();
-    };
-    view.block_rows = copy(block_rows, side.block_rows);
-    view.order = copy(mail.order, side.order);
-    view.diagonals_at = copy(mail.diagonals_at, side.diagonals_at);
-    view.diagonals = copy(mail.diagonals, side.diagonals);
-    view.begin = copy(mail.begin, side.begin);
-    view.products = copy(mail.products, side.products);
-    view.rows = copy(mail.rows, side.rows);
+void SmallProblem<T>::make_sides(const SmallMatrix<T>& matrix, const SmallPlan& plan) {
+    cuda::UploadBundle bundle;
+    const auto block_rows = bundle.add(plan.forward.block_rows);
+    const auto block_cols = bundle.add(plan.adjoint.block_rows);
+    arrays_ = bundle.upload(context_);
+    const bool crosses = plan.blocks > 1;
+    make_side(matrix.a, plan.forward, block_rows(arrays_), crosses, forward_, problem_.forward);
+    make_side(matrix.transpose, plan.adjoint, block_cols(arrays_), crosses, adjoint_, problem_.adjoint);
 }
 
 template <class T>
-void SmallProblem<T>::upload(const CsrMatrix& a, int exponent, const SidePlan& plan, bool crosses, Side& side, cuda::PersistentSide<T>& view) {
-    const std::int64_t entries = std::max<std::int64_t>(a.nnz(), 1);
-    side.block_rows = DeviceBuffer<std::int32_t>(context_, static_cast<std::int64_t>(plan.block_rows.size()));
-    side.offsets = DeviceBuffer<std::int32_t>(context_, a.rows() + 1);
-    side.columns = DeviceBuffer<std::byte>(context_, entries * (plan.narrow ? 2 : 4));
-    side.values = DeviceBuffer<T>(context_, entries);
-    cuda::Uploader up(context_);
-    const auto same = [](std::int32_t i) { return i; };
-    up(side.block_rows.data(), plan.block_rows.data(), side.block_rows.size(), same);
-    up(side.offsets.data(), a.offsets(), a.rows() + 1, [](std::int64_t o) { return static_cast<std::int32_t>(o); });
+void SmallProblem<T>::make_side(const cuda::DeviceCsr<T>& a, const SidePlan& plan, const std::int32_t* block_rows, bool crosses, Side& side,
+                                cuda::PersistentSide<T>& view) {
+    side.a = a;
     if (plan.narrow) {
-        up(reinterpret_cast<std::uint16_t*>(side.columns.data()), a.columns(), a.nnz(), [](std::int32_t c) { return static_cast<std::uint16_t>(c); });
-    } else {
-        up(reinterpret_cast<std::int32_t*>(side.columns.data()), a.columns(), a.nnz(), same);
+        side.narrow_columns = DeviceBuffer<std::uint16_t>(context_, std::max<std::int64_t>(a.nnz, 1));
+        cuda::launch_narrow_columns(a.nnz, a.columns->data(), side.narrow_columns.data(), context_.stream());
+        side.a.columns.reset();
     }
-    const PowerOfTwo scale(exponent);
-    up(side.values.data(), a.values(), a.nnz(), [scale](double value) { return static_cast<T>(scale(value)); });
-    view.block_rows = side.block_rows.data();
-    view.offsets = side.offsets.data();
-    view.columns = side.columns.data();
-    view.values = side.values.data();
+    view.block_rows = block_rows;
+    view.offsets = a.offsets32->data();
+    view.columns = plan.narrow ? static_cast<const void*>(side.narrow_columns.data()) : a.columns->data();
+    view.values = a.values->data();
     view.narrow = plan.narrow;
     view.resident = plan.resident;
     view.team = plan.team;
     if (!crosses) return;
-    side.packets = DeviceBuffer<cuda::Packet<T>>(context_, std::max<std::int64_t>(plan.copies * a.rows(), 1));
+    side.packets = DeviceBuffer<cuda::Packet<T>>(context_, std::max<std::int64_t>(plan.copies * a.rows, 1));
     LSMR_CHECK(cudaMemsetAsync(side.packets.data(), 0, static_cast<std::size_t>(side.packets.bytes()), context_.stream()));
     view.packets = side.packets.data();
     view.copies = plan.copies;
-    view.rows = static_cast<std::int32_t>(a.rows());
+    view.rows = static_cast<std::int32_t>(a.rows);
 }
 
+template struct SmallMatrix<double>;
+template struct SmallMatrix<float>;
 template class SmallProblem<double>;
 template class SmallProblem<float>;
 

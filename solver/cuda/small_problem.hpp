@@ -1,6 +1,7 @@
 // A small matrix in the form of the persistent kernel: rows dealt out to blocks, entries in their shared memory where they fit.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -8,6 +9,8 @@
 
 #include "memory/device_buffer.hpp"
 #include "operator/csr_matrix.hpp"
+#include "operator/cuda/cuda_operators.hpp"
+#include "operator/cuda/device_csr.hpp"
 #include "solver/cuda/mail.hpp"
 #include "solver/cuda/persistent_kernel.hpp"
 
@@ -59,11 +62,28 @@ struct SmallPlan {
 SmallPlan plan_small_problem(std::int64_t rows, std::int64_t cols, const std::int64_t* row_offsets, const std::int64_t* col_offsets,
                              std::int64_t value_bytes, const PersistentLimits& limits, std::optional<cuda::Crossing> wanted = std::nullopt);
 
+// 2^exponent A and its transpose on the device, of fewer than 2^31 nonzeros. The matrix must outlive it.
+template <class T>
+struct SmallMatrix {
+    SmallMatrix(const CsrMatrix& matrix, int exponent, const CudaContext& context);
+    SmallPlan plan(const PersistentLimits& limits, std::optional<cuda::Crossing> wanted = std::nullopt) const;
+
+    cuda::DeviceCsr<T> a, transpose;
+    const std::int64_t* row_offsets;  // on the host
+    std::vector<std::int64_t> col_offsets;
+};
+// Device memory for it while it is made.
+template <class T>
+std::int64_t small_matrix_bytes(std::int64_t rows, std::int64_t cols, std::int64_t nnz) {
+    constexpr std::int64_t kOfSorting = 24;  // an entry
+    return cuda_operator_bytes<T>(rows, cols, nnz, StorageKind::dual) + kOfSorting * nnz;
+}
+
 template <class T>
 class SmallProblem {
   public:
-    // a, times 2^exponent, and its transpose, as the plan says. The context must outlive it.
-    SmallProblem(const CsrMatrix& a, const CsrMatrix& transpose, int exponent, const SmallPlan& plan, const CudaContext& context);
+    // As the plan for this matrix says. The context must outlive it.
+    SmallProblem(const SmallMatrix<T>& matrix, const SmallPlan& plan, const CudaContext& context);
     // At most `iterations` of the method on the vectors that its for_each_vector() names; less where the recurrence stops. Asynchronous, on
     // the context's stream.
     template <class Method>
@@ -82,26 +102,20 @@ class SmallProblem {
 
   private:
     struct Side {
-        DeviceBuffer<std::int32_t> block_rows, offsets;
-        DeviceBuffer<std::byte> columns;
-        DeviceBuffer<T> values;
+        cuda::DeviceCsr<T> a;  // without its columns where they are narrow
+        DeviceBuffer<std::uint16_t> narrow_columns;
         DeviceBuffer<cuda::Packet<T>> packets;
     };
-    struct MailBuffers {
-        DeviceBuffer<std::int32_t> block_rows, order, diagonals_at, begin;
-        DeviceBuffer<cuda::MailDiagonal> diagonals;
-        DeviceBuffer<std::uint16_t> products, rows;
-    };
-    void upload(const CsrMatrix& a, int exponent, const SidePlan& plan, bool crosses, Side& side, cuda::PersistentSide<T>& view);
-    void upload(const MailSide& mail, const std::vector<std::int32_t>& block_rows, MailBuffers& side, cuda::PersistentMailSide& view);
-    void make_mailboxes(const CsrMatrix& a, const CsrMatrix& transpose, int exponent, const SmallPlan& plan);
+    void make_mailboxes(const SmallMatrix<T>& matrix, const SmallPlan& plan);
+    void make_sides(const SmallMatrix<T>& matrix, const SmallPlan& plan);
+    void make_side(const cuda::DeviceCsr<T>& a, const SidePlan& plan, const std::int32_t* block_rows, bool crosses, Side& side, cuda::PersistentSide<T>& view);
     void place_in_shared(const SmallPlan& plan);
 
     const CudaContext& context_;
+    DeviceBuffer<std::byte> arrays_;  // of the plan, and of the mail's sides
     Side forward_, adjoint_;
-    MailBuffers forward_mail_, adjoint_mail_;
-    DeviceBuffer<T> mail_values_, mail_slots_;
-    DeviceBuffer<std::uint32_t> mail_sectors_;
+    MailSlots<T> mail_;
+    DeviceBuffer<T> mail_slots_;
     DeviceBuffer<cuda::TaggedSum> sums_;
     cuda::PersistentProblem<T> problem_;
     std::uint64_t tag_ = 1;  // what crosses begins with tag 0
