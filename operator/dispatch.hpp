@@ -73,6 +73,15 @@ struct SellPrediction {
 SellPrediction predict_sell(const DispatchKey& key);
 // SELL is proposed, to be timed, where it promises at least this.
 inline constexpr double kLeastFormatGain = 1.08;
+// The window kernel, and how many times as fast as the others its product is on an H200, by what both read and by the sectors of x that the others gather.
+// 0 where it is not meant: local gathers, rows that do not ascend.
+struct WindowPrediction {
+    SpmvChoice choice;
+    double gain = 0;
+};
+WindowPrediction predict_window(const DispatchKey& key);
+// It is proposed, as the best guess, where it promises at least this.
+inline constexpr double kLeastWindowGain = 1.1;
 // Products that pay for a format: its conversion costs about ten, and saves 8 % to 40 % of each.
 inline constexpr std::int64_t kProductsForFormats = 128;
 

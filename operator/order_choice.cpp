@@ -4,6 +4,8 @@
 #include <cmath>
 #include <iterator>
 
+#include "operator/cuda/window_plan.hpp"
+
 namespace lsmr {
 
 const char* name(OrderKind kind) {
@@ -47,6 +49,12 @@ double product_seconds(const OrderModel& model, const GatherShape& p, int value_
     const double near = std::max(p.run_sectors - p.window_sectors, 0.0);
     const double gathers = static_cast<double>(p.nnz) * (near / model.near_sectors + p.window_sectors / far_rate);
     return std::max(local_seconds(model, p, value_bytes), gathers);
+}
+
+double window_product_seconds(const OrderModel& model, const GatherShape& p, int value_bytes) {
+    const double gathers = product_seconds(model, p, value_bytes);
+    const double window = cuda::least_window_seconds(p.rows, p.cols, p.nnz, value_bytes, value_bytes);
+    return window > 0 ? std::min(gathers, window) : gathers;
 }
 
 double order_seconds(const OrderModel& model, OrderKind kind, const PairShape& p) {

@@ -14,7 +14,7 @@ namespace {
     throw InputError(fmt::format(
         "no such product kernel: '{}'. There are rows-T with T = 1, 2, 4, 8, 16, 32, 128, 256, 512 threads a row; stream-TxC and balanced-TxC "
         "with TxC = 128x2048, 128x1024, 256x1024, 256x2048, merge-TxC with 128x1024, 256x1024, each with +columns16, +fp32 or +bf16 (not merge), +panelsN (N = 2 to 16), "
-        "+atomic as wanted; sell-32, sell-32-S with S = 32, 64, ... 65536 (rows sorted within S), ell, hyb, hyb-qN with N = 1 to 100 %, coo, "
+        "+atomic as wanted; window, window-N with windows of up to N columns (8, 16, ... 32760; with +fp32 or +bf16); sell-32, sell-32-S with S = 32, 64, ... 65536 (rows sorted within S), ell, hyb, hyb-qN with N = 1 to 100 %, coo, "
         "each with +columns16 (sell), +fp32 or +bf16, +atomic (hyb, coo); bsr-RxC-stream (R, C = 1 to 32; with +fp32 or +bf16), "
         "bsr-RxC-columns and bsr-RxR-blocks (R = 1, 2, 4, 8, 16, 32; with +rowmajor); bell-RxR, dia, dense; cusparse-alg1, cusparse-alg2, cusparse-bsr-RxC",
         text));
@@ -56,6 +56,10 @@ bool take_kernel(std::string_view& rest, SpmvChoice& choice) {
     }
     if (is("merge-", SpmvKernel::merge)) {
         return take(rest, choice.threads) && take(rest, "x") && take(rest, choice.capacity) && is_one_of(choice.threads, {128, 256}) && choice.capacity == 1024;
+    }
+    if (is("window", SpmvKernel::window)) {
+        choice.capacity = 0;
+        return !take(rest, "-") || (take(rest, choice.capacity) && choice.capacity >= 8 && choice.capacity <= kLargestWindow && choice.capacity % 8 == 0);
     }
     if (is("sell-32", SpmvKernel::sell)) return !take(rest, "-") || (take(rest, choice.sigma) && is_power_of_two(choice.sigma, 32, 65536));
     if (is("hyb", SpmvKernel::hyb)) return !take(rest, "-q") || (take(rest, choice.quantile) && choice.quantile >= 1 && choice.quantile <= 100);
@@ -117,6 +121,7 @@ bool takes_narrow_values(const SpmvChoice& choice) {
     switch (choice.kernel) {
         case SpmvKernel::stream:
         case SpmvKernel::balanced:
+        case SpmvKernel::window:
         case SpmvKernel::sell:
         case SpmvKernel::ell:
         case SpmvKernel::hyb:
@@ -147,6 +152,7 @@ std::string text(const SpmvChoice& choice) {
             case SpmvKernel::stream: return "stream-" + item();
             case SpmvKernel::merge: return "merge-" + item();
             case SpmvKernel::balanced: return "balanced-" + item();
+            case SpmvKernel::window: return choice.capacity > 0 ? fmt::format("window-{}", choice.capacity) : "window";
             case SpmvKernel::cusparse_alg1: return "cusparse-alg1";
             case SpmvKernel::cusparse_alg2: return "cusparse-alg2";
             case SpmvKernel::cusparse_transposed: return "cusparse-transposed";

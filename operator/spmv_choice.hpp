@@ -12,6 +12,7 @@ enum class SpmvKernel {
     stream,               // items of whole rows through shared memory, each row gathers; rows beyond an item are cut
     balanced,             // items of equal entries through shared memory; rows are cut where items end
     merge,                // the same items; all entries gather, then every thread sums as many entries, whatever the rows
+    window,               // runs of columns in turn, whose x lies in shared memory; sums of runs of rows there too
     cusparse_alg1,        // the order of additions varies between runs: benchmarks only, never chosen
     cusparse_alg2,        // fixed order
     cusparse_transposed,  // A^T y from CSR(A), for single storage; the order varies
@@ -35,13 +36,14 @@ enum class BlockMapping { stream, columns, blocks };
 // How the places of a block lie in memory.
 enum class BlockOrder { column_major, row_major };
 inline constexpr int kLargestBlockSide = 32;  // rows, and columns
+inline constexpr int kLargestWindow = 32760;  // columns
 
 struct SpmvChoice {
     SpmvKernel kernel = SpmvKernel::stream;
     int threads = 128;      // rows: of a row; stream, balanced, merge: of a block
-    int capacity = 2048;    // of these three: entries of an item
+    int capacity = 2048;    // of these three: entries of an item; window: most columns of a window, 0: as many as shared memory holds
     bool narrow_columns = false;  // of these three: 16-bit columns in items whose columns span at most 2^16; sell: in slices, below 2^16
-    ValueForm values = ValueForm::as_vectors;  // stream, balanced, sell, ell, hyb, coo, bsr (stream)
+    ValueForm values = ValueForm::as_vectors;  // stream, balanced, window, sell, ell, hyb, coo, bsr (stream)
     int panels = 1;         // of these three: runs of columns, multiplied one after the other, so that a run of x stays in L2
     bool atomic = false;    // of these three, hyb, coo: pieces of cut rows are added in the order of their arrival
     int sigma = 1;          // sell: rows are sorted by length within windows of so many rows, 2^5 to 2^16; 1: they keep their order
@@ -65,7 +67,7 @@ bool is_power_square(const SpmvChoice& choice);
 // Same bits at every run.
 bool is_deterministic(const SpmvChoice& choice);
 
-// "stream-128x2048+columns16+fp32", "balanced-256x1024", "merge-128x1024", "rows-32", "cusparse-alg2", "stream-256x1024+panels4", "...+atomic",
+// "stream-128x2048+columns16+fp32", "balanced-256x1024", "merge-128x1024", "window", "window-4096", "rows-32", "cusparse-alg2", "stream-256x1024+panels4", "...+atomic",
 // "sell-32", "sell-32-1024+columns16" (sigma 1024), "ell+bf16", "hyb", "hyb-q95" (a quantile of 95 %), "coo",
 // "bsr-3x3-stream", "bsr-3x3-columns", "bsr-4x4-blocks+rowmajor", "bell-16x16", "dia", "dense", "cusparse-bsr-3x3".
 std::string text(const SpmvChoice& choice);

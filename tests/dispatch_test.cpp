@@ -162,7 +162,7 @@ TEST_CASE("dispatch: local rows take large items, scattered ones small items, sc
     key.average = 5000;
     key.longest = 5200;
     key.cols = 500000;
-    CHECK(words() == "stream-256x2048 rows-32 balanced-256x2048 merge-256x1024 ");
+    CHECK(words() == "window stream-256x2048 rows-32 balanced-256x2048 ");
 }
 
 TEST_CASE("dispatch: SELL is proposed where its bytes promise 8 % and the products pay for it, sorted where that saves places") {

@@ -116,7 +116,7 @@ std::vector<std::string> every_kernel() {
         }
     }
     for (const char* shape : {"128x1024", "256x1024"}) names.push_back(fmt::format("merge-{}", shape));
-    names.push_back("stream-128x1024+atomic");
+    for (const char* name : {"stream-128x1024+atomic", "window", "window-4096"}) names.push_back(name);
     for (const char* name : {"sell-32", "sell-32+columns16", "sell-32-256", "sell-32-1024", "sell-32-1024+columns16", "sell-32-16384", "ell", "hyb", "hyb-q95",
                              "coo", "coo+atomic"}) {
         names.push_back(name);

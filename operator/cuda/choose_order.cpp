@@ -11,6 +11,7 @@
 #include "memory/error.hpp"
 #include "operator/cuda/order.hpp"
 #include "operator/cuda/uploader.hpp"
+#include "operator/dispatch.hpp"
 
 namespace lsmr::cuda {
 namespace {
@@ -178,7 +179,13 @@ class Orders {
 
     GatherShape shape(const DeviceCsr<T>& a) const { return gather_shape(a.rows, a.cols, a.nnz, a.columns->data(), kValueBytes, context_); }
     PairShape shapes(const DeviceCsr<T>& a, const DeviceCsr<T>& at) const { return {shape(a), shape(at)}; }
-    double pair_seconds(const PairShape& p) const { return product_seconds(model_, p.a, kValueBytes) + product_seconds(model_, p.at, kValueBytes); }
+    double pair_seconds(const PairShape& p) const { return seconds(p.a, options_.forward) + seconds(p.at, options_.adjoint); }
+    // By the kernels that the choice of a product would propose.
+    double seconds(const GatherShape& p, const std::optional<SpmvChoice>& forced) const {
+        const bool windows = !forced && options_.spmv != SpmvKind::cusparse && p.nnz >= kEntriesForTiming &&
+                             (options_.expected_products == 0 || options_.expected_products >= kProductsForFormats);
+        return windows ? window_product_seconds(model_, p, kValueBytes) : product_seconds(model_, p, kValueBytes);
+    }
 
     bool has_symmetric_structure() const {
         bool symmetric = false;

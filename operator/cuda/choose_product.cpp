@@ -139,8 +139,8 @@ ChosenProduct<T> choose_product(const DeviceCsr<T>& a, const HostOffsets& offset
                 budget -= std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
             }
         } catch (const InputError& error) {
-            // What the profile took from a sample may not hold for all of the matrix.
-            if (rules.forced || !is_format(candidate.choice)) throw;
+            // What the profile took from a sample may not hold for all of the matrix; a GPU may have less shared memory than the one of the model.
+            if (rules.forced || (!is_format(candidate.choice) && candidate.choice.kernel != SpmvKernel::window)) throw;
             timing.reason += fmt::format("; {}", error.what());
             chosen.decision.candidates.push_back(timing);
             continue;

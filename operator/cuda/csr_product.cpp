@@ -77,6 +77,7 @@ std::unique_ptr<CsrProduct<T>> make_csr_product(const DeviceCsr<T>& a, const Hos
         case SpmvKernel::stream:
         case SpmvKernel::merge:
         case SpmvKernel::balanced: return make_stream_product(a, offsets, longest_row, choice, context);
+        case SpmvKernel::window: return make_window_product(a, choice, context);
         case SpmvKernel::sell:
         case SpmvKernel::ell:
         case SpmvKernel::hyb:

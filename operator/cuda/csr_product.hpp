@@ -87,6 +87,9 @@ std::unique_ptr<CsrProduct<T>> make_csr_product(const DeviceCsr<T>& a, const Hos
 template <class T>
 std::unique_ptr<CsrProduct<T>> make_stream_product(const DeviceCsr<T>& a, const HostOffsets& offsets, std::int64_t longest_row, const SpmvChoice& choice,
                                                    const CudaContext& context);
+// Also throws InputError where shared memory has no room for it.
+template <class T>
+std::unique_ptr<CsrProduct<T>> make_window_product(const DeviceCsr<T>& a, const SpmvChoice& choice, const CudaContext& context);
 // Also throws InputError where padding would be too much.
 template <class T>
 std::unique_ptr<CsrProduct<T>> make_format_product(const DeviceCsr<T>& a, const HostOffsets& offsets, std::int64_t longest_row, const SpmvChoice& choice,
