@@ -168,6 +168,8 @@ cusparseContext* CudaContext::cusparse() const {
     return state_->cusparse;
 }
 
+bool CudaContext::has_cusparse() const { return state_->cusparse != nullptr; }
+
 cublasContext* CudaContext::cublas() const {
     if (state_->cublas == nullptr) {
         const DeviceScope scope(state_->device);

@@ -44,6 +44,7 @@ class CudaContext {
     MemoryPool& pool() const;
     // Made at the first call, bound to stream(); cuBLAS works in a buffer of our pool.
     cusparseContext* cusparse() const;
+    bool has_cusparse() const;  // was made: loading the library takes a process some 45 ms
     cublasContext* cublas() const;
 
     // Page-locked memory for copies on stream(): of StagingLease (memory/staging.hpp). One is kept.

@@ -335,3 +335,27 @@ TEST_CASE("cuda spmv: an update without memory leaves no wrong matrix behind") {
     op->update(a);
     CHECK(op->make_workspace(&context) != nullptr);
 }
+
+TEST_CASE("cuda spmv: cuSPARSE is timed where it has been loaded, and not loaded to be timed") {
+    LSMR_NEEDS_GPU();
+    std::vector<std::int64_t> lengths(300000, 4);
+    lengths[1000] = 20000;  // makes it a candidate
+    const auto a = matrix_with_rows(lengths, 30000, 31);
+    CudaContext context;
+    const auto of_cusparse = [&] {
+        const auto made = make_cuda_operator<double>(*a, context, {});
+        for (const ProductDecision::Timing& timing : made->plan().forward_decision.candidates) {
+            if (timing.kernel == "cusparse-alg2") return timing;
+        }
+        return ProductDecision::Timing{};
+    };
+    const ProductDecision::Timing without = of_cusparse();
+    CHECK(without.seconds == 0);
+    CHECK(without.reason.find("loading cuSPARSE") != std::string::npos);
+    CHECK_FALSE(context.has_cusparse());
+    context.cusparse();
+    CHECK(context.has_cusparse());
+    const ProductDecision::Timing with = of_cusparse();
+    CHECK(with.seconds > 0);
+    CHECK(with.reason.find("loading cuSPARSE") == std::string::npos);
+}

@@ -128,6 +128,11 @@ ChosenProduct<T> choose_product(const DeviceCsr<T>& a, const HostOffsets& offset
             chosen.decision.candidates.push_back(timing);
             continue;
         }
+        if (chosen.product != nullptr && is_cusparse(candidate.choice) && !context.has_cusparse()) {
+            timing.reason += "; not tried: loading cuSPARSE takes as long as all timing may";
+            chosen.decision.candidates.push_back(timing);
+            continue;
+        }
         std::unique_ptr<CsrProduct<T>> product;
         try {
             auto start = std::chrono::steady_clock::now();
