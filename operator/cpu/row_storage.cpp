@@ -13,7 +13,6 @@ namespace lsmr::cpu {
 namespace {
 
 constexpr std::int64_t kShortColumns = std::int64_t{std::numeric_limits<std::uint16_t>::max()} + 1;
-constexpr std::int64_t kCacheLine = 64;
 
 struct Span {
     std::int32_t first = 0;
@@ -33,29 +32,6 @@ Span column_span(const CsrView<double>& a, std::int64_t begin, std::int64_t end)
 }
 
 bool exact_in_fp32(double value) { return static_cast<double>(static_cast<float>(value)) == value; }
-
-// Cache lines of x that a chunk of rows touches, for each of its entries: few where neighbouring rows have neighbouring columns.
-// Looks at some of the chunks.
-double lines_per_entry(const CsrMatrix& a, std::int64_t values_per_line) {
-    constexpr std::size_t kSamples = 16;
-    const std::vector<std::int64_t> firsts = balanced_chunks(a.rows(), a.offsets());
-    const std::size_t count = firsts.size() - 1;
-    const std::size_t samples = std::min(count, kSamples);
-    std::int64_t lines = 0;
-    std::int64_t entries = 0;
-    std::vector<bool> seen(static_cast<std::size_t>(a.cols() / values_per_line + 1));
-    for (std::size_t s = 0; s < samples; ++s) {
-        const std::size_t c = count * s / samples;
-        std::fill(seen.begin(), seen.end(), false);
-        for (std::int64_t k = a.offsets()[firsts[c]]; k < a.offsets()[firsts[c + 1]]; ++k) {
-            const auto line = static_cast<std::size_t>(a.columns()[k] / values_per_line);
-            lines += !seen[line];
-            seen[line] = true;
-        }
-        entries += a.offsets()[firsts[c + 1]] - a.offsets()[firsts[c]];
-    }
-    return entries == 0 ? 0 : static_cast<double>(lines) / static_cast<double>(entries);
-}
 
 // Takes the entries of every row from next[row] on whose columns are below end, and moves next behind them.
 CsrArrays take_columns(const CsrMatrix& a, std::int64_t end, HostBuffer<std::int64_t>& next) {
@@ -82,6 +58,27 @@ CsrArrays take_columns(const CsrMatrix& a, std::int64_t end, HostBuffer<std::int
 }
 
 }  // namespace
+
+double lines_per_entry(const CsrMatrix& a, std::int64_t values_per_line) {
+    constexpr std::size_t kSamples = 16;
+    const std::vector<std::int64_t> firsts = balanced_chunks(a.rows(), a.offsets());
+    const std::size_t count = firsts.size() - 1;
+    const std::size_t samples = std::min(count, kSamples);
+    std::int64_t lines = 0;
+    std::int64_t entries = 0;
+    std::vector<bool> seen(static_cast<std::size_t>(a.cols() / values_per_line + 1));
+    for (std::size_t s = 0; s < samples; ++s) {
+        const std::size_t c = count * s / samples;
+        std::fill(seen.begin(), seen.end(), false);
+        for (std::int64_t k = a.offsets()[firsts[c]]; k < a.offsets()[firsts[c + 1]]; ++k) {
+            const auto line = static_cast<std::size_t>(a.columns()[k] / values_per_line);
+            lines += !seen[line];
+            seen[line] = true;
+        }
+        entries += a.offsets()[firsts[c + 1]] - a.offsets()[firsts[c]];
+    }
+    return entries == 0 ? 0 : static_cast<double>(lines) / static_cast<double>(entries);
+}
 
 std::int64_t choose_panels(std::int64_t rows, std::int64_t cols, std::int64_t nnz, std::int64_t value_bytes, double lines_per_entry) {
     // Half of a usual second-level cache; the entries and y stream through the other half.
