@@ -8,9 +8,6 @@
 namespace lsmr::cpu {
 namespace {
 
-// Entries of work of a chunk: some microseconds, large beside what it takes to share it out. Less than two run on one thread.
-constexpr std::int64_t kChunkWork = 8 * 1024;
-
 // The chunk's product with the kernel for its types.
 template <class T>
 double chunk_apply(const RowChunk<T>& chunk, InstructionSet set, T a, const T* x, T b, T* y) {
@@ -22,13 +19,13 @@ double chunk_apply(const RowChunk<T>& chunk, InstructionSet set, T a, const T* x
 
 }  // namespace
 
-std::vector<std::int64_t> balanced_chunks(std::int64_t rows, const std::int64_t* offsets) {
+std::vector<std::int64_t> balanced_chunks(std::int64_t rows, const std::int64_t* offsets, std::int64_t chunk_work) {
     if (rows == 0) return {0};
     // A row costs about as much as a few entries of it.
     constexpr std::int64_t kRowCost = 4;
     const auto work_before = [&](std::int64_t row) { return offsets[row] + kRowCost * row; };
     const std::int64_t total = work_before(rows);
-    const std::int64_t count = std::clamp<std::int64_t>(total / kChunkWork, 1, kMaxPartials);
+    const std::int64_t count = std::clamp<std::int64_t>(total / chunk_work, 1, kMaxPartials);
     std::vector<std::int64_t> first{0};
     for (std::int64_t c = 1; c < count; ++c) {
         const std::int64_t target = total / count * c;
@@ -61,13 +58,24 @@ const char* name(InstructionSet set) {
 }
 
 template <class T>
-void csr_apply(std::span<const RowChunk<T>> chunks, InstructionSet set, double a, const T* x, double b, T* y, NormPartials* norm) {
-    const auto count = static_cast<std::int64_t>(chunks.size());
+void csr_apply(std::span<const std::span<const RowChunk<T>>> panels, InstructionSet set, double a, const T* x, double b, T* y, NormPartials* norm) {
+    const auto count = static_cast<std::int64_t>(panels.front().size());
     double* sums = norm ? norm->sums + norm->count : nullptr;
-    for_each_chunk(count, [&](std::int64_t c) {
-        const double sum = chunk_apply(chunks[static_cast<std::size_t>(c)], set, static_cast<T>(a), x, static_cast<T>(b), y);
-        if (sums) sums[c] = sum;
-    });
+    const auto run = [&](std::size_t p, std::int64_t c) {
+        const double sum = chunk_apply(panels[p][static_cast<std::size_t>(c)], set, static_cast<T>(a), x, static_cast<T>(p == 0 ? b : 1.0), y);
+        if (sums && p + 1 == panels.size()) sums[c] = sum;
+    };
+    if (panels.size() == 1) {
+        for_each_chunk(count, [&](std::int64_t c) { run(0, c); });
+    } else {
+        // Each thread takes its rows through all panels: of many threads, each finds y in its cache again.
+        const std::int64_t shares = std::min<std::int64_t>(Team::threads(), count);
+        for_each_chunk(shares, [&](std::int64_t s) {
+            for (std::size_t p = 0; p < panels.size(); ++p) {
+                for (std::int64_t c = count * s / shares; c < count * (s + 1) / shares; ++c) run(p, c);
+            }
+        });
+    }
     if (norm) norm->count += static_cast<std::int32_t>(count);
 }
 
@@ -80,7 +88,8 @@ void csr_apply(const CsrView<T>& matrix, const std::vector<std::int64_t>& chunks
         rows[c] = {.first_row = chunks[c], .rows = chunks[c + 1] - chunks[c], .offsets = matrix.offsets + chunks[c],
                    .columns = matrix.columns + k, .values = matrix.values + k};
     }
-    csr_apply<T>(rows, best_instruction_set<T>(), a, x, b, y, norm);
+    const std::span<const RowChunk<T>> panel = rows;
+    csr_apply<T>({&panel, 1}, best_instruction_set<T>(), a, x, b, y, norm);
 }
 
 template <class T>
@@ -119,7 +128,7 @@ void csr_apply_adjoint(const CsrView<T>& matrix, double a, const T* x, double b,
 }
 
 #define LSMR_INSTANTIATE(T)                                                                                                            \
-    template void csr_apply(std::span<const RowChunk<T>>, InstructionSet, double, const T*, double, T*, NormPartials*);                \
+    template void csr_apply(std::span<const std::span<const RowChunk<T>>>, InstructionSet, double, const T*, double, T*, NormPartials*);                \
     template void csr_apply(const CsrView<T>&, const std::vector<std::int64_t>&, double, const T*, double, T*, NormPartials*);          \
     template void csr_apply_adjoint(const CsrView<T>&, double, const T*, double, T*, Compensated<T>*, NormPartials*);
 LSMR_INSTANTIATE(double)

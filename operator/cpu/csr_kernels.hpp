@@ -24,8 +24,10 @@ struct CsrView {
     const T* values = nullptr;
 };
 
+// Entries of work of a chunk: some microseconds, large beside what it takes to share it out. Less than two run on one thread.
+inline constexpr std::int64_t kChunkWork = 8 * 1024;
 // First rows of the chunks, and the end: at most kMaxPartials chunks of about equal work.
-std::vector<std::int64_t> balanced_chunks(std::int64_t rows, const std::int64_t* offsets);
+std::vector<std::int64_t> balanced_chunks(std::int64_t rows, const std::int64_t* offsets, std::int64_t chunk_work = kChunkWork);
 
 // f(chunk) for every chunk below count, by the team of the solve or, where there is none, by threads of its own.
 template <class F>
@@ -57,9 +59,9 @@ auto visit_entries(const RowChunk<T>& chunk, const F& f) {
     return with_values(chunk.values);
 }
 
-// y <- a A x + b y, row by row. One partial of ||y||^2 a chunk.
+// y <- a A x + b y, A in one panel of columns or in several, whose chunks are of the same rows. One partial of ||y||^2 a chunk of rows.
 template <class T>
-void csr_apply(std::span<const RowChunk<T>> chunks, InstructionSet set, double a, const T* x, double b, T* y, NormPartials* norm);
+void csr_apply(std::span<const std::span<const RowChunk<T>>> panels, InstructionSet set, double a, const T* x, double b, T* y, NormPartials* norm);
 // The same for a view; chunks from balanced_chunks().
 template <class T>
 void csr_apply(const CsrView<T>& matrix, const std::vector<std::int64_t>& chunks, double a, const T* x, double b, T* y,

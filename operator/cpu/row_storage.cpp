@@ -88,15 +88,14 @@ std::int64_t choose_panels(std::int64_t rows, std::int64_t cols, std::int64_t nn
     // A panel reads offsets and y again, and makes short rows of long ones: fewer entries a row do not pay for that.
     constexpr std::int64_t kLeastPerRow = 2;
     const std::int64_t x_bytes = cols * value_bytes;
-    if (lines_per_entry < kScattered || x_bytes < 2 * kPanelBytes) return 1;
+    if (lines_per_entry < kScattered || 2 * x_bytes < 3 * kPanelBytes) return 1;
     const std::int64_t wanted = (x_bytes + kPanelBytes - 1) / kPanelBytes;
     return nnz >= kLeastPerRow * rows * wanted ? wanted : 1;
 }
 
 template <class T>
-RowPanel<T>::RowPanel(const CsrView<double>& a, int exponent, Narrowing narrowing, Sharing sharing) {
+RowPanel<T>::RowPanel(const CsrView<double>& a, const std::vector<std::int64_t>& firsts, int exponent, Narrowing narrowing, Sharing sharing) {
     const std::int64_t nnz = a.offsets[a.rows];
-    const std::vector<std::int64_t> firsts = balanced_chunks(a.rows, a.offsets);
     const auto count = static_cast<std::int64_t>(firsts.size()) - 1;
     chunks_.resize(static_cast<std::size_t>(count));
     const auto first_entry = [&](std::int64_t c) { return a.offsets[firsts[static_cast<std::size_t>(c)]]; };
@@ -186,15 +185,17 @@ RowStorage<T>::RowStorage(const CsrMatrix& a, int exponent, const Kernels<T>& ke
         kernels.panels > 0 ? kernels.panels
                            : choose_panels(a.rows(), a.cols(), a.nnz(), sizeof(T), lines_per_entry(a, kCacheLine / std::int64_t{sizeof(T)}));
     if (count == 1) {
-        panels_.emplace_back(CsrView<double>{a.rows(), a.cols(), a.offsets(), a.columns(), a.values()}, exponent, kernels.narrowing, sharing);
+        panels_.emplace_back(CsrView<double>{a.rows(), a.cols(), a.offsets(), a.columns(), a.values()}, balanced_chunks(a.rows(), a.offsets()), exponent,
+                             kernels.narrowing, sharing);
         return;
     }
+    const std::vector<std::int64_t> firsts = balanced_chunks(a.rows(), a.offsets(), count * kChunkWork);
     HostBuffer<std::int64_t> next(a.rows());
 #pragma omp parallel for schedule(static)
     for (std::int64_t i = 0; i < a.rows(); ++i) next[i] = a.offsets()[i];
     for (std::int64_t p = 0; p < count; ++p) {
         CsrArrays panel = take_columns(a, a.cols() * (p + 1) / count, next);
-        panels_.emplace_back(CsrView<double>{a.rows(), a.cols(), panel.offsets.data(), panel.columns.data(), panel.values.data()}, exponent,
+        panels_.emplace_back(CsrView<double>{a.rows(), a.cols(), panel.offsets.data(), panel.columns.data(), panel.values.data()}, firsts, exponent,
                              kernels.narrowing, Sharing::copied);
         if (panels_.back().reads_matrix()) panel_arrays_.push_back(std::move(panel));
     }
@@ -202,9 +203,9 @@ RowStorage<T>::RowStorage(const CsrMatrix& a, int exponent, const Kernels<T>& ke
 
 template <class T>
 void RowStorage<T>::apply(double a, const T* x, double b, T* y, NormPartials* norm) const {
-    for (std::size_t p = 0; p < panels_.size(); ++p) {
-        csr_apply<T>(panels_[p].chunks(), set_, a, x, p == 0 ? b : 1.0, y, p + 1 == panels_.size() ? norm : nullptr);
-    }
+    std::vector<std::span<const RowChunk<T>>> panels;
+    for (const RowPanel<T>& panel : panels_) panels.emplace_back(panel.chunks());
+    csr_apply<T>(panels, set_, a, x, b, y, norm);
 }
 
 template <class T>

@@ -47,8 +47,8 @@ struct CsrArrays {
 template <class T>
 class RowPanel {
   public:
-    // 2^exponent a, rounded to T.
-    RowPanel(const CsrView<double>& a, int exponent, Narrowing narrowing, Sharing sharing);
+    // 2^exponent a, rounded to T, in chunks of rows that begin at `firsts`, the last being the end.
+    RowPanel(const CsrView<double>& a, const std::vector<std::int64_t>& firsts, int exponent, Narrowing narrowing, Sharing sharing);
 
     const std::vector<RowChunk<T>>& chunks() const { return chunks_; }
     // Whether arrays of the matrix are read in place: they must outlive this.

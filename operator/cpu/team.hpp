@@ -25,6 +25,9 @@ class Team {
     template <class F>
     static void loop(std::int64_t count, const F& f);
 
+    // That would share a loop.
+    static int threads() { return current_ ? current_->threads_ : omp_in_parallel() ? 1 : omp_get_max_threads(); }
+
   private:
     // A thread's share of a loop: the loop's number above, the next chunk below, so that nobody has to begin it.
     struct alignas(64) Share {
