@@ -43,7 +43,7 @@ std::vector<std::int64_t> balanced_chunks(std::int64_t rows, const std::int64_t*
 }
 
 VectorChunks::VectorChunks(std::int64_t n) {
-    constexpr std::int64_t kLeast = 4 * 1024;
+    constexpr std::int64_t kLeast = 512;
     count = std::clamp<std::int64_t>(n / kLeast, 1, kMaxPartials);
     length = (n + count - 1) / count;
 }

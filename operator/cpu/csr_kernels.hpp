@@ -24,8 +24,8 @@ struct CsrView {
     const T* values = nullptr;
 };
 
-// Entries of work of a chunk: some microseconds, large beside what it takes to share it out. Less than two run on one thread.
-inline constexpr std::int64_t kChunkWork = 8 * 1024;
+// Entries of work of a chunk: a microsecond or two, so that there are many for each thread. Less than two run on one thread.
+inline constexpr std::int64_t kChunkWork = 2 * 1024;
 // First rows of the chunks, and the end: at most kMaxPartials chunks of about equal work.
 std::vector<std::int64_t> balanced_chunks(std::int64_t rows, const std::int64_t* offsets, std::int64_t chunk_work = kChunkWork);
 

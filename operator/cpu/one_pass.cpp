@@ -9,6 +9,7 @@
 namespace lsmr::cpu {
 namespace {
 
+constexpr int kMostThreads = 1;
 // Terms that are added to one sum, at most.
 constexpr std::int32_t kChain = 64;
 // Rows of a step. A column occurs once in a row.
@@ -17,16 +18,15 @@ constexpr std::int64_t kStepRows = kChain;
 }  // namespace
 
 bool one_pass_pays(const OnePassShape& shape) {
-    // Each thread fills and adds up a z of its own; and more threads have more cache and bandwidth for two orientations.
-    constexpr int kMostThreads = 4;
-    // Of x and z, where they are gathered from all over: half of a usual second-level cache.
-    constexpr std::int64_t kPairBytes = std::int64_t{1} << 20;
-    constexpr double kScattered = 0.25;  // as in choose_panels()
-    const std::int64_t pair_bytes = 2 * shape.cols * shape.value_bytes;
+    // More threads have more cache and bandwidth for two orientations, and each would fill and add up a z of its own.
     if (shape.threads > kMostThreads || shape.cols >= kMostPairs) return false;
-    if (shape.lines_per_entry >= kScattered && pair_bytes > kPairBytes) return false;
-    // What the parts write and read beside the entries, for a quarter of these at most.
-    return 4 * 2 * pair_bytes * shape.threads <= shape.nnz * (shape.value_bytes + 4);
+    // The pass is bound by its instructions, one entry after the other, two products by bytes: in fp32 these are few, and so are those of a matrix
+    // that stays in the caches. Nor does it gain where z_j is far from z_(j-1), or where rows are so short that they cost more than their entries.
+    constexpr std::int64_t kLeastBytes = std::int64_t{16} << 20;
+    constexpr std::int64_t kLeastPerRow = 8;
+    constexpr double kNear = 0.1;  // cache lines of x for an entry
+    return shape.value_bytes == sizeof(double) && shape.nnz * (shape.value_bytes + 4) >= kLeastBytes && shape.nnz >= kLeastPerRow * shape.rows &&
+           shape.lines_per_entry <= kNear;
 }
 
 template <class T>

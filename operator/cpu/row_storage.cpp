@@ -61,7 +61,8 @@ CsrArrays take_columns(const CsrMatrix& a, std::int64_t end, HostBuffer<std::int
 
 double lines_per_entry(const CsrMatrix& a, std::int64_t values_per_line) {
     constexpr std::size_t kSamples = 16;
-    const std::vector<std::int64_t> firsts = balanced_chunks(a.rows(), a.offsets());
+    constexpr std::int64_t kSampleWork = 32 * 1024;  // about what a first-level cache sees of x
+    const std::vector<std::int64_t> firsts = balanced_chunks(a.rows(), a.offsets(), kSampleWork);
     const std::size_t count = firsts.size() - 1;
     const std::size_t samples = std::min(count, kSamples);
     std::int64_t lines = 0;

@@ -31,8 +31,8 @@ struct Kernels {
 // How many panels of columns pay. lines_per_entry: cache lines of x that a chunk of rows touches, for each of its entries.
 std::int64_t choose_panels(std::int64_t rows, std::int64_t cols, std::int64_t nnz, std::int64_t value_bytes, double lines_per_entry);
 
-// Cache lines of x, each of so many values, that a chunk of rows touches, for each of its entries: few where neighbouring rows have neighbouring
-// columns. Looks at some of the chunks.
+// Cache lines of x, each of so many values, that some neighbouring rows touch, for each of their entries: few where neighbouring rows have
+// neighbouring columns. Samples.
 double lines_per_entry(const CsrMatrix& a, std::int64_t values_per_line);
 inline constexpr std::int64_t kCacheLine = 64;
 

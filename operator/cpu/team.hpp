@@ -21,7 +21,7 @@ class Team {
     static void run(int threads, const F& f);
 
     // f(chunk) for every chunk below count. A thread takes its own share from the front, the same in every loop, so that it finds in its
-    // memory what it wrote first; then it helps the others. f does not throw.
+    // memory what it wrote first; where there are many chunks it then helps the others. f does not throw.
     template <class F>
     static void loop(std::int64_t count, const F& f);
 
@@ -29,9 +29,12 @@ class Team {
     static int threads() { return current_ ? current_->threads_ : omp_in_parallel() ? 1 : omp_get_max_threads(); }
 
   private:
-    // A thread's share of a loop: the loop's number above, the next chunk below, so that nobody has to begin it.
-    struct alignas(64) Share {
-        std::atomic<std::uint64_t> next{0};
+    // Of a thread, a cache line each.
+    struct alignas(64) Place {
+        std::atomic<std::uint64_t> next{0};  // of its share of a loop: the loop's number above, the next chunk below, so that nobody has to begin it
+    };
+    struct alignas(64) Done {
+        std::atomic<std::uint32_t> number{0};  // of the last job that it has done its part of
     };
     struct Job {
         void (*call)(const void* f, std::int64_t chunk);
@@ -39,17 +42,19 @@ class Team {
         std::int64_t count;
     };
 
-    explicit Team(int threads) : threads_(threads), shares_(new Share[static_cast<std::size_t>(threads)]) {}
+    explicit Team(int threads);
     void share_out(const Job& job);
     void work(int thread, std::uint32_t number);
     void serve(int thread);
     void dismiss();
 
     const int threads_;
-    std::unique_ptr<Share[]> shares_;
-    Job job_{};  // none: the team's end
-    alignas(64) std::atomic<std::uint32_t> number_{0};  // of the job
-    alignas(64) std::atomic<std::int32_t> busy_{0};     // threads that have not done their part of it
+    int pauses_;  // of the next busy wait of the one that shares out
+    std::unique_ptr<Place[]> places_;
+    std::unique_ptr<Done[]> done_;
+    // In one cache line: what the others wait for, and what they read then.
+    alignas(64) Job job_{};                 // none: the team's end
+    std::atomic<std::uint32_t> number_{0};  // of the job
 
     static thread_local Team* current_;  // of the thread that shares out jobs, while it is in none
 };

@@ -203,9 +203,13 @@ class CpuBackend {
             const std::int64_t end = std::min(n, (c + 1) * chunks.length);
             PairwiseSum total[F::kSums];
             for (std::int64_t begin = c * chunks.length; begin < end; begin += kBlock) {
-                double sums[F::kSums] = {};
-                for (std::int64_t i = begin; i < std::min(end, begin + kBlock); ++i) f(i, coefficients, sums);
-                for (int s = 0; s < F::kSums; ++s) total[s].add(sums[s]);
+                double sums[kLanes][F::kSums] = {};  // so that additions do not wait for each other
+                std::int64_t i = begin;
+                for (; i + kLanes <= std::min(end, begin + kBlock); i += kLanes) {
+                    for (std::int64_t l = 0; l < kLanes; ++l) f(i + l, coefficients, sums[l]);
+                }
+                for (; i < std::min(end, begin + kBlock); ++i) f(i, coefficients, sums[0]);
+                for (int s = 0; s < F::kSums; ++s) total[s].add((sums[0][s] + sums[1][s]) + (sums[2][s] + sums[3][s]));
             }
             for (int s = 0; s < F::kSums; ++s) partials[s][c] = total[s].value();
         });
@@ -279,6 +283,7 @@ class CpuBackend {
     static constexpr std::size_t kSlots = 4;
     // Sums are formed in blocks, and these by halves, so that their rounding does not grow with the length: errors in norms cost orthogonality.
     static constexpr std::int64_t kBlock = 32;
+    static constexpr std::int64_t kLanes = 4;
 
     void upload(T* dst, const double* src, std::int64_t n, int exponent, const std::vector<std::int32_t>& order) {
         const PowerOfTwo scale(exponent);

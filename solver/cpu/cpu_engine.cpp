@@ -64,7 +64,8 @@ class CpuEngine final : public Engine {
         info_.plan.setup = setup;
         info_.order = operator_->order();
         info_.threads = omp_get_max_threads();
-        backend_->set_team(static_cast<int>(std::clamp<std::int64_t>(a.working->nnz() / kLeastEntries, 1, omp_get_max_threads())));
+        const std::int64_t most = std::min(omp_get_max_threads(), omp_get_num_procs());
+        backend_->set_team(static_cast<int>(std::clamp<std::int64_t>(a.working->nnz() / kLeastEntries, 1, most)));
     }
 
     SolveResult solve(std::span<const double> b, std::span<const double> linear, std::span<double> x, const SolveOptions& options,
