@@ -217,6 +217,47 @@ TEST_CASE("cpu one pass: what it refuses, and what the plan says") {
     CHECK(make_cpu_operator<double>(a, {.storage = StorageKind::dual})->one_pass() == nullptr);
 }
 
+TEST_CASE("cpu one pass: taken where it pays, on few threads") {
+    const cpu::OnePassShape near{2000000, 500000, 20000000, 8, 0.01, 1};
+    CHECK(cpu::one_pass_pays(near));
+    const auto but = [&](const auto& change) {
+        cpu::OnePassShape shape = near;
+        change(shape);
+        return cpu::one_pass_pays(shape);
+    };
+    CHECK_FALSE(but([](auto& s) { s.threads = 8; }));
+    CHECK_FALSE(but([](auto& s) { s.value_bytes = 4; }));
+    CHECK_FALSE(but([](auto& s) { s.lines_per_entry = 0.02; }));
+    CHECK_FALSE(but([](auto& s) { s.rows = 4000000; }));                              // 5 a row
+    CHECK_FALSE(but([](auto& s) { s.rows = s.cols = 1000, s.nnz = 100000; }));        // in the caches
+    CHECK_FALSE(but([](auto& s) { s.rows = s.cols = cpu::kMostPairs, s.nnz = 10 * s.cols; }));
+
+    // 27 neighbouring columns a row, the same for 10 rows; 1.6 million entries.
+    const std::int64_t m = 60000, n = 6000;
+    std::vector<std::int64_t> rows, columns;
+    for (std::int64_t i = 0; i < m; ++i) {
+        for (std::int64_t k = 0; k < 27; ++k) {
+            rows.push_back(i);
+            columns.push_back((i / 10 + k) % n);
+        }
+    }
+    const auto a = share(CsrMatrix::from_coo(m, n, rows, columns, products::random_vector(27 * m, 7)));
+    const auto storage = [&](int threads, const OperatorOptions& options = {}) {
+        const Threads scope(threads);
+        return make_cpu_operator<double>(a, options)->plan().storage;
+    };
+    CHECK(storage(1) == StorageKind::one_pass);
+    CHECK(storage(8) == StorageKind::dual);
+    CHECK(storage(1, {.forward = parse_format("coo")}) == StorageKind::dual);
+    CHECK(storage(1, {.expected_products = 4}) == StorageKind::single);
+    const Threads scope(1);
+    CHECK(make_cpu_operator<float>(a, {})->plan().storage == StorageKind::dual);
+    const auto op = make_cpu_operator<double>(a);
+    CHECK(op->plan().storage_reason == "one reading of A gives both products, on 1 thread");
+    CHECK(op->plan().setup.transpose == 0);
+    CHECK(op->plan().bytes < make_cpu_operator<double>(a, {.storage = StorageKind::dual})->plan().bytes);
+}
+
 TEST_CASE("cpu one pass: iterations as with two products") {
     const Matrix a = matrix_with_rows(random_lengths(30000, 8, 8, 91), 700, 91);
     const Vector b = products::random_vector(a->rows(), 92);
