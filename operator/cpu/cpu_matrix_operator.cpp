@@ -1,6 +1,5 @@
 // The matrix operator in host memory.
 #include <fmt/format.h>
-#include <omp.h>
 
 #include <chrono>
 #include <optional>
@@ -93,7 +92,7 @@ class CpuMatrixOperator final : public MatrixOperator<T>, private OnePass<T> {
             const bool once = !few && !forced && kernels.panels < 2 && one_pass_pays();
             plan_.storage = few ? StorageKind::single : once ? StorageKind::one_pass : StorageKind::dual;
             plan_.storage_reason = few    ? fmt::format("only {} products are expected", options.expected_products)
-                                   : once ? fmt::format("one reading of A gives both products, on {} thread{}", threads_, threads_ == 1 ? "" : "s")
+                                   : once ? "one reading of A gives both products"
                                           : "both products are gathers of fixed order";
         } else {
             plan_.storage_reason = "asked for";
@@ -115,7 +114,9 @@ class CpuMatrixOperator final : public MatrixOperator<T>, private OnePass<T> {
         } else if (plan_.storage == StorageKind::one_pass) {
             kernels.panels = 1;
             forward_ = cpu::RowStorage<T>(*a_, options.exponent, kernels, cpu::Sharing::in_place);
-            one_pass_.emplace(forward_.chunks(), kernels.set, a_->cols(), threads_);
+            clock.lap(plan_.setup.choice);
+            one_pass_.emplace(forward_.chunks(), kernels.set, a_->cols());
+            clock.lap(plan_.setup.one_pass);
             plan_.adjoint = "the same pass";
         } else {
             // The memory is short, or the products are few: one form of A that both read.
@@ -130,7 +131,7 @@ class CpuMatrixOperator final : public MatrixOperator<T>, private OnePass<T> {
     }
 
     bool one_pass_pays() const {
-        cpu::OnePassShape shape{rows(), cols(), a_->nnz(), sizeof(T), 0, threads_};
+        cpu::OnePassShape shape{rows(), cols(), a_->nnz(), sizeof(T), 0};
         if (!cpu::one_pass_pays(shape)) return false;  // even where all gathers are near
         shape.lines_per_entry = cpu::lines_per_entry(*a_, cpu::kCacheLine / std::int64_t{sizeof(T)});
         return cpu::one_pass_pays(shape);
@@ -194,7 +195,6 @@ class CpuMatrixOperator final : public MatrixOperator<T>, private OnePass<T> {
     std::shared_ptr<const CsrMatrix> a_;
     OperatorOptions options_;
     cpu::Kernels<T> kernels_;
-    int threads_ = omp_get_max_threads();
     std::int64_t version_ = 0;
     cpu::RowStorage<T> forward_;
     cpu::RowStorage<T> adjoint_;

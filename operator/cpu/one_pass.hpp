@@ -1,8 +1,9 @@
 // A x and A^T (A x) from one reading of A in CSR: a row's product is formed, and at once its entries are added into z, while they are in the
-// first-level cache. Half of the bytes of two stored orientations, and no transpose to make; for few threads, since each adds into a z of its own.
+// first-level cache. Half of the bytes of two stored orientations, and no transpose to make.
 //
-// x and z lie side by side (Pair), so that what the product fetched is there for the sum. Terms of a column come row by row and cannot be added by
-// halves: no more than kChain of them are added to z_j, then these go into a compensated total.
+// x and z lie side by side (Pair), so that what the product fetched is there for the sum. Rows are in parts, each of which adds into a z of its own,
+// as far as it has columns; threads take parts, so that the bits do not depend on how many there are. Terms of a column come row by row and cannot be
+// added by halves: no more than kChain of them are added to z_j, then these go into a compensated total.
 #pragma once
 
 #include <cstdint>
@@ -18,6 +19,9 @@ namespace lsmr::cpu {
 // Columns, at most: places of pairs are counted in 32 bits.
 inline constexpr std::int64_t kMostPairs = std::int64_t{1} << 30;
 
+// Parts, at most: threads that can work at once.
+inline constexpr int kMostParts = 16;
+
 // The numbers by which one pass is chosen.
 struct OnePassShape {
     std::int64_t rows = 0;
@@ -25,17 +29,17 @@ struct OnePassShape {
     std::int64_t nnz = 0;
     std::int64_t value_bytes = 0;
     double lines_per_entry = 0;  // as choose_panels() has it
-    int threads = 1;
 };
-// Whether one pass is expected to take less time than two products.
+// Whether one pass in kMostParts is expected to take less time than two products.
 bool one_pass_pays(const OnePassShape& shape);
 
 template <class T>
 class OnePassRows {
   public:
     OnePassRows() = default;
-    // chunks: of one panel that holds all columns; they must outlive this. A part of them is one thread's.
-    OnePassRows(std::span<const RowChunk<T>> chunks, InstructionSet set, std::int64_t cols, int parts);
+    // chunks: of one panel that holds all columns; they must outlive this. As many parts as leave what they write and read of z few bytes beside
+    // the entries.
+    OnePassRows(std::span<const RowChunk<T>> chunks, InstructionSet set, std::int64_t cols);
 
     struct Scratch {
         HostBuffer<Pair<T>> pairs;           // of each part, cols
@@ -65,6 +69,7 @@ class OnePassRows {
         std::vector<std::int32_t> hot;    // columns with a total
         std::vector<std::int32_t> flush;  // places in hot
     };
+    void choose_parts();
     void make_steps(Part& part) const;
     // Product: y <- a A x + b y as well.
     template <bool kProduct>
@@ -75,6 +80,7 @@ class OnePassRows {
     std::int64_t cols_ = 0;
     std::int64_t totals_ = 0;
     std::vector<Part> parts_;
+    std::vector<std::uint32_t> touched_;  // by each kTile columns: bits of the parts with entries there
 };
 
 }  // namespace lsmr::cpu
