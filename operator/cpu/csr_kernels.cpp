@@ -61,19 +61,11 @@ template <class T>
 void csr_apply(std::span<const std::span<const RowChunk<T>>> panels, InstructionSet set, double a, const T* x, double b, T* y, NormPartials* norm) {
     const auto count = static_cast<std::int64_t>(panels.front().size());
     double* sums = norm ? norm->sums + norm->count : nullptr;
-    const auto run = [&](std::size_t p, std::int64_t c) {
-        const double sum = chunk_apply(panels[p][static_cast<std::size_t>(c)], set, static_cast<T>(a), x, static_cast<T>(p == 0 ? b : 1.0), y);
-        if (sums && p + 1 == panels.size()) sums[c] = sum;
-    };
-    if (panels.size() == 1) {
-        for_each_chunk(count, [&](std::int64_t c) { run(0, c); });
-    } else {
-        // Each thread takes its rows through all panels: of many threads, each finds y in its cache again.
-        const std::int64_t shares = std::min<std::int64_t>(Team::threads(), count);
-        for_each_chunk(shares, [&](std::int64_t s) {
-            for (std::size_t p = 0; p < panels.size(); ++p) {
-                for (std::int64_t c = count * s / shares; c < count * (s + 1) / shares; ++c) run(p, c);
-            }
+    // All threads in one panel, so that they find what they gather in the caches that they share, then all in the next.
+    for (std::size_t p = 0; p < panels.size(); ++p) {
+        for_each_chunk(count, [&](std::int64_t c) {
+            const double sum = chunk_apply(panels[p][static_cast<std::size_t>(c)], set, static_cast<T>(a), x, static_cast<T>(p == 0 ? b : 1.0), y);
+            if (sums && p + 1 == panels.size()) sums[c] = sum;
         });
     }
     if (norm) norm->count += static_cast<std::int32_t>(count);

@@ -25,9 +25,6 @@ class Team {
     template <class F>
     static void loop(std::int64_t count, const F& f);
 
-    // That would share a loop.
-    static int threads() { return current_ ? current_->threads_ : omp_in_parallel() ? 1 : omp_get_max_threads(); }
-
   private:
     // Of a thread, a cache line each.
     struct alignas(64) Place {
