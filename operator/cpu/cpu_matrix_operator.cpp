@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "memory/error.hpp"
+#include "operator/cpu/one_pass.hpp"
 #include "operator/cpu/row_format.hpp"
 #include "operator/cpu/row_storage.hpp"
 #include "operator/matrix_operator.hpp"
@@ -15,7 +16,7 @@ namespace lsmr {
 namespace {
 
 template <class T>
-class CpuMatrixOperator final : public MatrixOperator<T> {
+class CpuMatrixOperator final : public MatrixOperator<T>, private OnePass<T> {
   public:
     CpuMatrixOperator(std::shared_ptr<const CsrMatrix> a, const OperatorOptions& options, const cpu::Kernels<T>& kernels)
         : options_(options), kernels_(kernels) {
@@ -63,13 +64,20 @@ class CpuMatrixOperator final : public MatrixOperator<T> {
         cpu::Kernels<T> kernels = kernels_;
         if (options.narrow == NarrowKind::none) kernels.narrowing = cpu::Narrowing::none;
         if (options.narrow == NarrowKind::fp32_values) throw InputError("values rounded to fp32 under fp64 vectors need a GPU: this operator is on the CPU");
-        if (options.storage == StorageKind::one_pass) throw InputError("storage one-pass needs a GPU: this operator is on the CPU");
+        const bool forced = options.forward || options.adjoint;
+        if (options.storage == StorageKind::one_pass && forced) {
+            throw InputError("storage one-pass is refused: it has a kernel of its own, and others were asked for");
+        }
+        if (options.storage == StorageKind::one_pass && a->cols() >= cpu::kMostPairs) {
+            throw InputError(fmt::format("storage one-pass is refused: it takes fewer than 2^30 columns, the matrix has {}", a->cols()));
+        }
         if (options.adjoint && options.storage == StorageKind::single) {
             throw InputError(fmt::format("storage single is refused: it multiplies by A^T from CSR of A, and {} was asked for", text(*options.adjoint)));
         }
         a_ = std::move(a);
         forward_ = {};
         adjoint_ = {};
+        one_pass_.reset();
         forward_format_.reset();
         adjoint_format_.reset();
         transposed_.reset();
@@ -81,9 +89,11 @@ class CpuMatrixOperator final : public MatrixOperator<T> {
         plan_.storage = options.storage;
         if (options.storage == StorageKind::automatic) {
             const bool few = options.expected_products > 0 && options.expected_products < kFewProducts && !options.adjoint;
-            plan_.storage = few ? StorageKind::single : StorageKind::dual;
-            plan_.storage_reason = few ? fmt::format("only {} products are expected", options.expected_products)
-                                       : "both products are gathers of fixed order";
+            const bool once = !few && !forced && kernels.panels < 2 && one_pass_pays();
+            plan_.storage = few ? StorageKind::single : once ? StorageKind::one_pass : StorageKind::dual;
+            plan_.storage_reason = few    ? fmt::format("only {} products are expected", options.expected_products)
+                                   : once ? "one reading of A gives both products"
+                                          : "both products are gathers of fixed order";
         } else {
             plan_.storage_reason = "asked for";
         }
@@ -101,15 +111,30 @@ class CpuMatrixOperator final : public MatrixOperator<T> {
                 plan_.adjoint = own + " of A^T" + adjoint_.words();
             }
             if (adjoint_format_ || !adjoint_.reads_matrix()) transposed_.reset();
+        } else if (plan_.storage == StorageKind::one_pass) {
+            kernels.panels = 1;
+            forward_ = cpu::RowStorage<T>(*a_, options.exponent, kernels, cpu::Sharing::in_place);
+            clock.lap(plan_.setup.choice);
+            one_pass_.emplace(forward_.chunks(), kernels.set, a_->cols());
+            clock.lap(plan_.setup.one_pass);
+            plan_.adjoint = "the same pass";
         } else {
             // The memory is short, or the products are few: one form of A that both read.
             forward_ = cpu::RowStorage<T>(*a_, options.exponent, cpu::Kernels<T>{kernels.set, cpu::Narrowing::none, 1}, cpu::Sharing::in_place);
             plan_.adjoint = "own csr row panels (OpenMP)";
         }
         if (!options.forward) plan_.forward = own + forward_.words();
-        plan_.bytes = a_->bytes() + forward_.bytes() + adjoint_.bytes() + (transposed_ ? transposed_->bytes() : 0);
+        if (one_pass_) plan_.forward = fmt::format("one pass ({}, {} part{})", plan_.forward, one_pass_->parts(), one_pass_->parts() == 1 ? "" : "s");
+        plan_.bytes = (one_pass_ ? one_pass_->bytes() : 0) + a_->bytes() + forward_.bytes() + adjoint_.bytes() + (transposed_ ? transposed_->bytes() : 0);
         for (const auto* format : {forward_format_.get(), adjoint_format_.get()}) plan_.bytes += format ? format->bytes() : 0;
         clock.lap(plan_.setup.choice);
+    }
+
+    bool one_pass_pays() const {
+        cpu::OnePassShape shape{rows(), cols(), a_->nnz(), sizeof(T), 0};
+        if (!cpu::one_pass_pays(shape)) return false;  // even where all gathers are near
+        shape.lines_per_entry = cpu::lines_per_entry(*a_, cpu::kCacheLine / std::int64_t{sizeof(T)});
+        return cpu::one_pass_pays(shape);
     }
 
     std::unique_ptr<cpu::RowFormat<T>> make_format(const CsrMatrix& stored, const SpmvChoice& choice, std::string& words, ProductDecision& decision) const {
@@ -127,6 +152,7 @@ class CpuMatrixOperator final : public MatrixOperator<T> {
     Space space() const override { return Space::host; }
     int exponent() const override { return options_.exponent; }
     const OperatorPlan& plan() const override { return plan_; }
+    const OnePass<T>* one_pass() const override { return one_pass_ ? this : nullptr; }
 
     void apply(Scalar<T> a, const T* x, Scalar<T> b, T* y, Workspace&, NormPartials* norm) const override {
         if (forward_format_) forward_format_->apply(*a.wide, x, *b.wide, y, norm);
@@ -134,23 +160,37 @@ class CpuMatrixOperator final : public MatrixOperator<T> {
     }
 
     void apply_adjoint(Scalar<T> a, const T* x, Scalar<T> b, T* y, Workspace& workspace, NormPartials* norm) const override {
+        if (one_pass_) {
+            auto& scratch = static_cast<HostWorkspace&>(workspace).pass;
+            one_pass_->keep_adjoint(x, scratch);
+            one_pass_->apply_kept(*a.wide, *b.wide, y, scratch, norm);
+            return;
+        }
         if (plan_.storage == StorageKind::dual) {
             if (adjoint_format_) adjoint_format_->apply(*a.wide, x, *b.wide, y, norm);
             else adjoint_.apply(*a.wide, x, *b.wide, y, norm);
             return;
         }
-        HostBuffer<cpu::Compensated<T>>& panels = static_cast<PanelWorkspace&>(workspace).panels;
+        HostBuffer<cpu::Compensated<T>>& panels = static_cast<HostWorkspace&>(workspace).panels;
         if (panels.size() == 0) panels = HostBuffer<cpu::Compensated<T>>(cpu::kPanels * cols());
         const cpu::CsrView<T> view{rows(), cols(), a_->offsets(), a_->columns(), forward_.values()};
         cpu::csr_apply_adjoint(view, *a.wide, x, *b.wide, y, panels.data(), norm);
     }
 
-    std::unique_ptr<Workspace> make_workspace(CudaContext*) const override { return std::make_unique<PanelWorkspace>(); }
+    std::unique_ptr<Workspace> make_workspace(CudaContext*) const override { return std::make_unique<HostWorkspace>(); }
 
   private:
-    struct PanelWorkspace : Workspace {
-        HostBuffer<cpu::Compensated<T>> panels;
+    struct HostWorkspace : Workspace {
+        HostBuffer<cpu::Compensated<T>> panels;        // of single storage
+        typename cpu::OnePassRows<T>::Scratch pass;
     };
+
+    void apply_both(Scalar<T> a, const T* x, Scalar<T> b, T* y, Workspace& workspace, NormPartials* norm) const override {
+        one_pass_->apply_both(*a.wide, x, *b.wide, y, static_cast<HostWorkspace&>(workspace).pass, norm);
+    }
+    void apply_kept_adjoint(Scalar<T> a, Scalar<T> b, T* x, Workspace& workspace, NormPartials* norm) const override {
+        one_pass_->apply_kept(*a.wide, *b.wide, x, static_cast<HostWorkspace&>(workspace).pass, norm);
+    }
 
     std::shared_ptr<const CsrMatrix> a_;
     OperatorOptions options_;
@@ -158,6 +198,7 @@ class CpuMatrixOperator final : public MatrixOperator<T> {
     std::int64_t version_ = 0;
     cpu::RowStorage<T> forward_;
     cpu::RowStorage<T> adjoint_;
+    std::optional<cpu::OnePassRows<T>> one_pass_;        // over forward_
     std::unique_ptr<cpu::RowFormat<T>> forward_format_;  // in place of forward_, where one is forced
     std::unique_ptr<cpu::RowFormat<T>> adjoint_format_;
     std::optional<CsrMatrix> transposed_;  // while adjoint_ reads it

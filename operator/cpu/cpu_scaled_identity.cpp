@@ -20,15 +20,14 @@ class CpuScaledIdentity final : public LinearOperator<T> {
         const T keep = static_cast<T>(*b.wide);
         const cpu::VectorChunks chunks(n_);
         double* sums = norm ? norm->sums + norm->count : nullptr;
-#pragma omp parallel for schedule(static) if (chunks.count > 1)
-        for (std::int64_t c = 0; c < chunks.count; ++c) {
+        cpu::for_each_chunk(chunks.count, [&](std::int64_t c) {
             double sum = 0;
             for (std::int64_t i = c * chunks.length; i < std::min(n_, (c + 1) * chunks.length); ++i) {
                 y[i] = keep != T(0) ? scale * x[i] + keep * y[i] : scale * x[i];
                 sum += static_cast<double>(y[i]) * static_cast<double>(y[i]);
             }
             if (sums) sums[c] = sum;
-        }
+        });
         if (norm) norm->count += static_cast<std::int32_t>(chunks.count);
     }
     void apply_adjoint(Scalar<T> a, const T* x, Scalar<T> b, T* y, Workspace& workspace, NormPartials* norm) const override {

@@ -8,35 +8,24 @@
 namespace lsmr::cpu {
 namespace {
 
-// Entries of work: large beside the start of a chunk or of a team of threads, small beside a cache. Less than this runs on one thread.
-constexpr std::int64_t kSerialWork = 32 * 1024;
-
 // The chunk's product with the kernel for its types.
 template <class T>
 double chunk_apply(const RowChunk<T>& chunk, InstructionSet set, T a, const T* x, T b, T* y) {
-    const auto run = [&]<class V, class C>(const V* values, const C* columns, const T* x_first) {
+    return visit_entries(chunk, [&]<class V, class C>(const V* values, const C* columns) {
         const RowBlock<T, V, C> block{chunk.rows, chunk.offsets, columns, values};
-        return rows_kernel<T, V, C>(set)(block, a, x_first, b, y + chunk.first_row);
-    };
-    const auto with_values = [&](const auto* values) {
-        if (chunk.short_columns) return run(values, chunk.short_columns, x + chunk.first_column);
-        return run(values, chunk.columns, x);
-    };
-    if constexpr (std::is_same_v<T, double>) {
-        if (chunk.short_values) return with_values(chunk.short_values);
-    }
-    return with_values(chunk.values);
+        return rows_kernel<T, V, C>(set)(block, a, x + chunk.first_column, b, y + chunk.first_row);
+    });
 }
 
 }  // namespace
 
-std::vector<std::int64_t> balanced_chunks(std::int64_t rows, const std::int64_t* offsets) {
+std::vector<std::int64_t> balanced_chunks(std::int64_t rows, const std::int64_t* offsets, std::int64_t chunk_work) {
     if (rows == 0) return {0};
     // A row costs about as much as a few entries of it.
     constexpr std::int64_t kRowCost = 4;
     const auto work_before = [&](std::int64_t row) { return offsets[row] + kRowCost * row; };
     const std::int64_t total = work_before(rows);
-    const std::int64_t count = std::clamp<std::int64_t>(total / kSerialWork, 1, kMaxPartials);
+    const std::int64_t count = std::clamp<std::int64_t>(total / chunk_work, 1, kMaxPartials);
     std::vector<std::int64_t> first{0};
     for (std::int64_t c = 1; c < count; ++c) {
         const std::int64_t target = total / count * c;
@@ -54,7 +43,7 @@ std::vector<std::int64_t> balanced_chunks(std::int64_t rows, const std::int64_t*
 }
 
 VectorChunks::VectorChunks(std::int64_t n) {
-    constexpr std::int64_t kLeast = 16 * 1024;
+    constexpr std::int64_t kLeast = 512;
     count = std::clamp<std::int64_t>(n / kLeast, 1, kMaxPartials);
     length = (n + count - 1) / count;
 }
@@ -69,13 +58,16 @@ const char* name(InstructionSet set) {
 }
 
 template <class T>
-void csr_apply(std::span<const RowChunk<T>> chunks, InstructionSet set, double a, const T* x, double b, T* y, NormPartials* norm) {
-    const auto count = static_cast<std::int64_t>(chunks.size());
+void csr_apply(std::span<const std::span<const RowChunk<T>>> panels, InstructionSet set, double a, const T* x, double b, T* y, NormPartials* norm) {
+    const auto count = static_cast<std::int64_t>(panels.front().size());
     double* sums = norm ? norm->sums + norm->count : nullptr;
-    for_each_chunk(count, [&](std::int64_t c) {
-        const double sum = chunk_apply(chunks[static_cast<std::size_t>(c)], set, static_cast<T>(a), x, static_cast<T>(b), y);
-        if (sums) sums[c] = sum;
-    });
+    // All threads in one panel, so that they find what they gather in the caches that they share, then all in the next.
+    for (std::size_t p = 0; p < panels.size(); ++p) {
+        for_each_chunk(count, [&](std::int64_t c) {
+            const double sum = chunk_apply(panels[p][static_cast<std::size_t>(c)], set, static_cast<T>(a), x, static_cast<T>(p == 0 ? b : 1.0), y);
+            if (sums && p + 1 == panels.size()) sums[c] = sum;
+        });
+    }
     if (norm) norm->count += static_cast<std::int32_t>(count);
 }
 
@@ -88,15 +80,15 @@ void csr_apply(const CsrView<T>& matrix, const std::vector<std::int64_t>& chunks
         rows[c] = {.first_row = chunks[c], .rows = chunks[c + 1] - chunks[c], .offsets = matrix.offsets + chunks[c],
                    .columns = matrix.columns + k, .values = matrix.values + k};
     }
-    csr_apply<T>(rows, best_instruction_set<T>(), a, x, b, y, norm);
+    const std::span<const RowChunk<T>> panel = rows;
+    csr_apply<T>({&panel, 1}, best_instruction_set<T>(), a, x, b, y, norm);
 }
 
 template <class T>
 void csr_apply_adjoint(const CsrView<T>& matrix, double a, const T* x, double b, T* y, Compensated<T>* scratch, NormPartials* norm) {
     const std::int64_t nnz = matrix.offsets[matrix.rows];
     const std::int64_t cols = matrix.cols;
-#pragma omp parallel for schedule(dynamic, 1) if (nnz > kSerialWork)
-    for (std::int64_t p = 0; p < kPanels; ++p) {
+    for_each_chunk(kPanels, [&](std::int64_t p) {
         Compensated<T>* panel = scratch + p * cols;
         std::fill(panel, panel + cols, Compensated<T>());
         const auto row_at = [&](std::int64_t part) {
@@ -107,13 +99,12 @@ void csr_apply_adjoint(const CsrView<T>& matrix, double a, const T* x, double b,
         for (std::int64_t i = p == 0 ? 0 : row_at(p); i < end; ++i) {
             for (std::int64_t k = matrix.offsets[i]; k < matrix.offsets[i + 1]; ++k) panel[matrix.columns[k]].add(matrix.values[k] * x[i]);
         }
-    }
+    });
     const T a_t = static_cast<T>(a);
     const T b_t = static_cast<T>(b);
     const VectorChunks chunks(cols);
     double* sums = norm ? norm->sums + norm->count : nullptr;
-#pragma omp parallel for schedule(static) if (chunks.count > 1)
-    for (std::int64_t c = 0; c < chunks.count; ++c) {
+    for_each_chunk(chunks.count, [&](std::int64_t c) {
         BlockSum sum;
         for (std::int64_t j = c * chunks.length; j < std::min(cols, (c + 1) * chunks.length); ++j) {
             T product = 0;
@@ -124,12 +115,12 @@ void csr_apply_adjoint(const CsrView<T>& matrix, double a, const T* x, double b,
             sum.add(static_cast<double>(value) * static_cast<double>(value));
         }
         if (sums) sums[c] = sum.value();
-    }
+    });
     if (norm) norm->count += static_cast<std::int32_t>(chunks.count);
 }
 
 #define LSMR_INSTANTIATE(T)                                                                                                            \
-    template void csr_apply(std::span<const RowChunk<T>>, InstructionSet, double, const T*, double, T*, NormPartials*);                \
+    template void csr_apply(std::span<const std::span<const RowChunk<T>>>, InstructionSet, double, const T*, double, T*, NormPartials*);                \
     template void csr_apply(const CsrView<T>&, const std::vector<std::int64_t>&, double, const T*, double, T*, NormPartials*);          \
     template void csr_apply_adjoint(const CsrView<T>&, double, const T*, double, T*, Compensated<T>*, NormPartials*);
 LSMR_INSTANTIATE(double)

@@ -3,15 +3,14 @@
 #pragma once
 
 #include <algorithm>
-#include <atomic>
 #include <cmath>
 #include <cstdint>
 #include <span>
+#include <type_traits>
 #include <vector>
 
-#include <omp.h>
-
 #include "operator/cpu/csr_rows.hpp"
+#include "operator/cpu/team.hpp"
 #include "operator/linear_operator.hpp"
 
 namespace lsmr::cpu {
@@ -25,33 +24,15 @@ struct CsrView {
     const T* values = nullptr;
 };
 
+// Entries of work of a chunk: a microsecond or two, so that there are many for each thread. Less than two run on one thread.
+inline constexpr std::int64_t kChunkWork = 2 * 1024;
 // First rows of the chunks, and the end: at most kMaxPartials chunks of about equal work.
-std::vector<std::int64_t> balanced_chunks(std::int64_t rows, const std::int64_t* offsets);
+std::vector<std::int64_t> balanced_chunks(std::int64_t rows, const std::int64_t* offsets, std::int64_t chunk_work = kChunkWork);
 
-// f(chunk) for every chunk below count. A thread takes its own share from the front, the same in every loop, so that it finds in its
-// memory what it wrote first; then it helps the others.
+// f(chunk) for every chunk below count, by the team of the solve or, where there is none, by threads of its own.
 template <class F>
 void for_each_chunk(std::int64_t count, const F& f) {
-    const auto threads = static_cast<std::int64_t>(omp_get_max_threads());
-    if (count < 2 || threads < 2) {
-        for (std::int64_t c = 0; c < count; ++c) f(c);
-        return;
-    }
-    struct alignas(64) Share {  // a cache line each
-        std::atomic<std::int64_t> next;
-    };
-    std::vector<Share> shares(static_cast<std::size_t>(threads));
-    const auto share_begin = [&](std::int64_t t) { return count * t / threads; };
-    for (std::int64_t t = 0; t < threads; ++t) shares[static_cast<std::size_t>(t)].next = share_begin(t);
-#pragma omp parallel
-    {
-        for (std::int64_t i = 0; i < threads; ++i) {
-            const std::int64_t t = (omp_get_thread_num() + i) % threads;
-            const std::int64_t end = share_begin(t + 1);
-            std::atomic<std::int64_t>& next = shares[static_cast<std::size_t>(t)].next;
-            for (std::int64_t c = next++; c < end; c = next++) f(c);
-        }
-    }
+    Team::loop(count, f);
 }
 
 // A chunk of rows as it is stored. Columns are those of the matrix, or 16-bit ones that count from first_column and are followed by
@@ -68,9 +49,19 @@ struct RowChunk {
     const float* short_values = nullptr;
 };
 
-// y <- a A x + b y, row by row. One partial of ||y||^2 a chunk.
+// f(values, columns) of a chunk, in the types that it has them in.
+template <class T, class F>
+auto visit_entries(const RowChunk<T>& chunk, const F& f) {
+    const auto with_values = [&](const auto* values) { return chunk.short_columns ? f(values, chunk.short_columns) : f(values, chunk.columns); };
+    if constexpr (std::is_same_v<T, double>) {
+        if (chunk.short_values) return with_values(chunk.short_values);
+    }
+    return with_values(chunk.values);
+}
+
+// y <- a A x + b y, A in one panel of columns or in several, whose chunks are of the same rows. One partial of ||y||^2 a chunk of rows.
 template <class T>
-void csr_apply(std::span<const RowChunk<T>> chunks, InstructionSet set, double a, const T* x, double b, T* y, NormPartials* norm);
+void csr_apply(std::span<const std::span<const RowChunk<T>>> panels, InstructionSet set, double a, const T* x, double b, T* y, NormPartials* norm);
 // The same for a view; chunks from balanced_chunks().
 template <class T>
 void csr_apply(const CsrView<T>& matrix, const std::vector<std::int64_t>& chunks, double a, const T* x, double b, T* y,

@@ -5,7 +5,9 @@
 // alone, narrowed or not.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
+#include <utility>
 
 #include "operator/formats/row_plans.hpp"
 
@@ -15,9 +17,27 @@ namespace lsmr::cpu {
 inline constexpr std::int64_t kRowSteps = 16;
 inline constexpr std::int64_t half_of_row(std::int64_t length, std::int64_t step) { return (length / step + 1) / 2 * step; }
 
+// One core has too few loads in flight to use the memory's bandwidth, however wide they are: kernels ask for the entries of later rows
+// this many bytes ahead, beyond what the hardware's own prefetcher does.
+inline constexpr std::int64_t kPrefetchBytes = 2048;
+inline void prefetch_ahead(const void* p) { __builtin_prefetch(static_cast<const char*>(p) + kPrefetchBytes); }
+
+// An element of x beside that of z = A^T y, where one pass over A gives both products: they are used one after the other, and share a cache line.
+template <class T>
+struct Pair {
+    T x;
+    T z;
+};
+inline double element(double x) { return x; }
+inline float element(float x) { return x; }
+template <class T>
+T element(const Pair<T>& pair) {
+    return pair.x;
+}
+
 // Four sums, so that the additions of a row do not wait for each other; combined in a fixed order, and long rows by halves.
-template <class T, class V, class C>
-T row_product(const V* values, const C* columns, std::int64_t length, const T* x) {
+template <class V, class C, class X, class T = decltype(element(std::declval<X>()))>
+inline T row_product(const V* values, const C* columns, std::int64_t length, const X* x) {
     if (length > 4 * kRowSteps) {
         const std::int64_t middle = half_of_row(length, 4);
         return row_product(values, columns, middle, x) + row_product(values + middle, columns + middle, length - middle, x);
@@ -25,12 +45,14 @@ T row_product(const V* values, const C* columns, std::int64_t length, const T* x
     T s0 = 0, s1 = 0, s2 = 0, s3 = 0;
     std::int64_t k = 0;
     for (; k + 4 <= length; k += 4) {
-        s0 += values[k] * x[columns[k]];
-        s1 += values[k + 1] * x[columns[k + 1]];
-        s2 += values[k + 2] * x[columns[k + 2]];
-        s3 += values[k + 3] * x[columns[k + 3]];
+        prefetch_ahead(values + k);
+        prefetch_ahead(columns + k);
+        s0 += values[k] * element(x[columns[k]]);
+        s1 += values[k + 1] * element(x[columns[k + 1]]);
+        s2 += values[k + 2] * element(x[columns[k + 2]]);
+        s3 += values[k + 3] * element(x[columns[k + 3]]);
     }
-    for (; k < length; ++k) s0 += values[k] * x[columns[k]];
+    for (; k < length; ++k) s0 += values[k] * element(x[columns[k]]);
     return (s0 + s1) + (s2 + s3);
 }
 
@@ -65,6 +87,56 @@ using RowsKernel = double (*)(const RowBlock<T, V, C>& block, T a, const T* x, T
 template <class T, class V, class C>
 RowsKernel<T, V, C> rows_kernel(InstructionSet set);
 
+// z <- z + A^T y, entry by entry in their order.
+template <class T, class V, class C>
+inline void add_adjoint(const RowBlock<T, V, C>& block, const T* y, Pair<T>* pairs) {
+    const std::int64_t first = block.offsets[0];
+    for (std::int64_t i = 0; i < block.rows; ++i) {
+        const T yi = y[i];
+        std::int64_t k = block.offsets[i] - first;
+        const std::int64_t end = block.offsets[i + 1] - first;
+        for (; k + 2 <= end; k += 2) {  // two columns of a row are never the same
+            Pair<T>& p = pairs[block.columns[k]];
+            Pair<T>& q = pairs[block.columns[k + 1]];
+            const T zp = p.z + static_cast<T>(block.values[k]) * yi;
+            const T zq = q.z + static_cast<T>(block.values[k + 1]) * yi;
+            p.z = zp;
+            q.z = zq;
+        }
+        if (k < end) pairs[block.columns[k]].z += static_cast<T>(block.values[k]) * yi;
+    }
+}
+// y <- a A x + b y, and z <- z + A^T y, two rows at a time, so that one's gathers run beside the other's sums; returns ||y||^2.
+template <class T, class V, class C>
+inline double rows_and_adjoint(const RowBlock<T, V, C>& block, T a, Pair<T>* pairs, T b, T* y) {
+    double squares = 0;
+    for (std::int64_t i = 0; i < block.rows; i += 2) {
+        const std::int64_t end = std::min(block.rows, i + 2);
+        for (std::int64_t r = i; r < end; ++r) {
+            const std::int64_t k = block.offsets[r] - block.offsets[0];
+            const T product = a * row_product(block.values + k, block.columns + k, block.offsets[r + 1] - block.offsets[r], pairs);
+            const T value = b != T(0) ? product + b * y[r] : product;
+            y[r] = value;
+            squares += static_cast<double>(value) * static_cast<double>(value);
+        }
+        const std::int64_t k = block.offsets[i] - block.offsets[0];
+        add_adjoint(RowBlock<T, V, C>{end - i, block.offsets + i, block.columns + k, block.values + k}, y + i, pairs);
+    }
+    return squares;
+}
+// Both, compiled for a set of instructions.
+template <class T, class V, class C>
+struct OnePassKernels {
+    double (*rows_and_adjoint)(const RowBlock<T, V, C>& block, T a, Pair<T>* pairs, T b, T* y);
+    void (*add_adjoint)(const RowBlock<T, V, C>& block, const T* y, Pair<T>* pairs);
+};
+template <class T, class V, class C>
+OnePassKernels<T, V, C> one_pass_portable();
+template <class T, class V, class C>
+OnePassKernels<T, V, C> one_pass_avx2();
+template <class T, class V, class C>
+OnePassKernels<T, V, C> one_pass_kernels(InstructionSet set);
+
 // 32 neighbouring rows that are stored padded, column by column: row i holds values[i + k step], columns[i + k step] for k < width; a negative
 // column is padding, which multiplies nothing.
 template <class T>
@@ -96,10 +168,5 @@ SliceKernel<T> slice_kernel(InstructionSet set);
     LSMR_ROW_TYPES_FP64(INSTANTIATE)            \
     INSTANTIATE(float, float, std::int32_t)     \
     INSTANTIATE(float, float, std::uint16_t)
-
-// One core has too few loads in flight to use the memory's bandwidth, however wide they are: kernels ask for the entries of later rows
-// this many bytes ahead, beyond what the hardware's own prefetcher does.
-inline constexpr std::int64_t kPrefetchBytes = 2048;
-inline void prefetch_ahead(const void* p) { __builtin_prefetch(static_cast<const char*>(p) + kPrefetchBytes); }
 
 }  // namespace lsmr::cpu

@@ -120,7 +120,21 @@ struct Lanes<float> {
 
 #include "operator/cpu/csr_rows_simd.inl"
 
+template <class T, class V, class C>
+[[gnu::flatten]] LSMR_TARGET double both(const RowBlock<T, V, C>& block, T a, Pair<T>* pairs, T b, T* y) {
+    return rows_and_adjoint(block, a, pairs, b, y);
+}
+template <class T, class V, class C>
+[[gnu::flatten]] LSMR_TARGET void adjoint(const RowBlock<T, V, C>& block, const T* y, Pair<T>* pairs) {
+    add_adjoint(block, y, pairs);
+}
+
 }  // namespace
+
+template <class T, class V, class C>
+OnePassKernels<T, V, C> one_pass_avx2() {
+    return {both<T, V, C>, adjoint<T, V, C>};
+}
 
 template <class T, class V, class C>
 double rows_avx2(const RowBlock<T, V, C>& block, T a, const T* x, T b, T* y) {
@@ -134,7 +148,9 @@ void slice_avx2(const PaddedSlice<T>& slice, const T* x, T* sums) {
 template void slice_avx2(const PaddedSlice<double>&, const double*, double*);
 template void slice_avx2(const PaddedSlice<float>&, const float*, float*);
 
-#define LSMR_INSTANTIATE(T, V, C) template double rows_avx2(const RowBlock<T, V, C>&, T, const T*, T, T*);
+#define LSMR_INSTANTIATE(T, V, C)                                            \
+    template double rows_avx2(const RowBlock<T, V, C>&, T, const T*, T, T*); \
+    template OnePassKernels<T, V, C> one_pass_avx2();
 LSMR_ROW_TYPES(LSMR_INSTANTIATE)
 #undef LSMR_INSTANTIATE
 

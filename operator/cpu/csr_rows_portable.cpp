@@ -16,6 +16,11 @@ double rows_portable(const RowBlock<T, V, C>& block, T a, const T* x, T b, T* y)
     return squares.value();
 }
 
+template <class T, class V, class C>
+OnePassKernels<T, V, C> one_pass_portable() {
+    return {rows_and_adjoint<T, V, C>, add_adjoint<T, V, C>};
+}
+
 template <class T>
 void slice_portable(const PaddedSlice<T>& slice, const T* x, T* sums) {
     for (std::int64_t i = 0; i < kSliceRows; ++i) sums[i] = 0;
@@ -38,7 +43,9 @@ void slice_portable(const PaddedSlice<T>& slice, const T* x, T* sums) {
 template void slice_portable(const PaddedSlice<double>&, const double*, double*);
 template void slice_portable(const PaddedSlice<float>&, const float*, float*);
 
-#define LSMR_INSTANTIATE(T, V, C) template double rows_portable(const RowBlock<T, V, C>&, T, const T*, T, T*);
+#define LSMR_INSTANTIATE(T, V, C)                                                \
+    template double rows_portable(const RowBlock<T, V, C>&, T, const T*, T, T*); \
+    template OnePassKernels<T, V, C> one_pass_portable();
 LSMR_ROW_TYPES(LSMR_INSTANTIATE)
 #undef LSMR_INSTANTIATE
 

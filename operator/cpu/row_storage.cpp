@@ -13,7 +13,6 @@ namespace lsmr::cpu {
 namespace {
 
 constexpr std::int64_t kShortColumns = std::int64_t{std::numeric_limits<std::uint16_t>::max()} + 1;
-constexpr std::int64_t kCacheLine = 64;
 
 struct Span {
     std::int32_t first = 0;
@@ -33,29 +32,6 @@ Span column_span(const CsrView<double>& a, std::int64_t begin, std::int64_t end)
 }
 
 bool exact_in_fp32(double value) { return static_cast<double>(static_cast<float>(value)) == value; }
-
-// Cache lines of x that a chunk of rows touches, for each of its entries: few where neighbouring rows have neighbouring columns.
-// Looks at some of the chunks.
-double lines_per_entry(const CsrMatrix& a, std::int64_t values_per_line) {
-    constexpr std::size_t kSamples = 16;
-    const std::vector<std::int64_t> firsts = balanced_chunks(a.rows(), a.offsets());
-    const std::size_t count = firsts.size() - 1;
-    const std::size_t samples = std::min(count, kSamples);
-    std::int64_t lines = 0;
-    std::int64_t entries = 0;
-    std::vector<bool> seen(static_cast<std::size_t>(a.cols() / values_per_line + 1));
-    for (std::size_t s = 0; s < samples; ++s) {
-        const std::size_t c = count * s / samples;
-        std::fill(seen.begin(), seen.end(), false);
-        for (std::int64_t k = a.offsets()[firsts[c]]; k < a.offsets()[firsts[c + 1]]; ++k) {
-            const auto line = static_cast<std::size_t>(a.columns()[k] / values_per_line);
-            lines += !seen[line];
-            seen[line] = true;
-        }
-        entries += a.offsets()[firsts[c + 1]] - a.offsets()[firsts[c]];
-    }
-    return entries == 0 ? 0 : static_cast<double>(lines) / static_cast<double>(entries);
-}
 
 // Takes the entries of every row from next[row] on whose columns are below end, and moves next behind them.
 CsrArrays take_columns(const CsrMatrix& a, std::int64_t end, HostBuffer<std::int64_t>& next) {
@@ -83,6 +59,28 @@ CsrArrays take_columns(const CsrMatrix& a, std::int64_t end, HostBuffer<std::int
 
 }  // namespace
 
+double lines_per_entry(const CsrMatrix& a, std::int64_t values_per_line) {
+    constexpr std::size_t kSamples = 16;
+    constexpr std::int64_t kSampleWork = 32 * 1024;  // about what a first-level cache sees of x
+    const std::vector<std::int64_t> firsts = balanced_chunks(a.rows(), a.offsets(), kSampleWork);
+    const std::size_t count = firsts.size() - 1;
+    const std::size_t samples = std::min(count, kSamples);
+    std::int64_t lines = 0;
+    std::int64_t entries = 0;
+    std::vector<bool> seen(static_cast<std::size_t>(a.cols() / values_per_line + 1));
+    for (std::size_t s = 0; s < samples; ++s) {
+        const std::size_t c = count * s / samples;
+        std::fill(seen.begin(), seen.end(), false);
+        for (std::int64_t k = a.offsets()[firsts[c]]; k < a.offsets()[firsts[c + 1]]; ++k) {
+            const auto line = static_cast<std::size_t>(a.columns()[k] / values_per_line);
+            lines += !seen[line];
+            seen[line] = true;
+        }
+        entries += a.offsets()[firsts[c + 1]] - a.offsets()[firsts[c]];
+    }
+    return entries == 0 ? 0 : static_cast<double>(lines) / static_cast<double>(entries);
+}
+
 std::int64_t choose_panels(std::int64_t rows, std::int64_t cols, std::int64_t nnz, std::int64_t value_bytes, double lines_per_entry) {
     // Half of a usual second-level cache; the entries and y stream through the other half.
     constexpr std::int64_t kPanelBytes = std::int64_t{1} << 20;
@@ -91,15 +89,14 @@ std::int64_t choose_panels(std::int64_t rows, std::int64_t cols, std::int64_t nn
     // A panel reads offsets and y again, and makes short rows of long ones: fewer entries a row do not pay for that.
     constexpr std::int64_t kLeastPerRow = 2;
     const std::int64_t x_bytes = cols * value_bytes;
-    if (lines_per_entry < kScattered || x_bytes < 2 * kPanelBytes) return 1;
+    if (lines_per_entry < kScattered || 2 * x_bytes < 3 * kPanelBytes) return 1;
     const std::int64_t wanted = (x_bytes + kPanelBytes - 1) / kPanelBytes;
     return nnz >= kLeastPerRow * rows * wanted ? wanted : 1;
 }
 
 template <class T>
-RowPanel<T>::RowPanel(const CsrView<double>& a, int exponent, Narrowing narrowing, Sharing sharing) {
+RowPanel<T>::RowPanel(const CsrView<double>& a, const std::vector<std::int64_t>& firsts, int exponent, Narrowing narrowing, Sharing sharing) {
     const std::int64_t nnz = a.offsets[a.rows];
-    const std::vector<std::int64_t> firsts = balanced_chunks(a.rows, a.offsets);
     const auto count = static_cast<std::int64_t>(firsts.size()) - 1;
     chunks_.resize(static_cast<std::size_t>(count));
     const auto first_entry = [&](std::int64_t c) { return a.offsets[firsts[static_cast<std::size_t>(c)]]; };
@@ -189,15 +186,17 @@ RowStorage<T>::RowStorage(const CsrMatrix& a, int exponent, const Kernels<T>& ke
         kernels.panels > 0 ? kernels.panels
                            : choose_panels(a.rows(), a.cols(), a.nnz(), sizeof(T), lines_per_entry(a, kCacheLine / std::int64_t{sizeof(T)}));
     if (count == 1) {
-        panels_.emplace_back(CsrView<double>{a.rows(), a.cols(), a.offsets(), a.columns(), a.values()}, exponent, kernels.narrowing, sharing);
+        panels_.emplace_back(CsrView<double>{a.rows(), a.cols(), a.offsets(), a.columns(), a.values()}, balanced_chunks(a.rows(), a.offsets()), exponent,
+                             kernels.narrowing, sharing);
         return;
     }
+    const std::vector<std::int64_t> firsts = balanced_chunks(a.rows(), a.offsets(), count * kChunkWork);
     HostBuffer<std::int64_t> next(a.rows());
 #pragma omp parallel for schedule(static)
     for (std::int64_t i = 0; i < a.rows(); ++i) next[i] = a.offsets()[i];
     for (std::int64_t p = 0; p < count; ++p) {
         CsrArrays panel = take_columns(a, a.cols() * (p + 1) / count, next);
-        panels_.emplace_back(CsrView<double>{a.rows(), a.cols(), panel.offsets.data(), panel.columns.data(), panel.values.data()}, exponent,
+        panels_.emplace_back(CsrView<double>{a.rows(), a.cols(), panel.offsets.data(), panel.columns.data(), panel.values.data()}, firsts, exponent,
                              kernels.narrowing, Sharing::copied);
         if (panels_.back().reads_matrix()) panel_arrays_.push_back(std::move(panel));
     }
@@ -205,9 +204,9 @@ RowStorage<T>::RowStorage(const CsrMatrix& a, int exponent, const Kernels<T>& ke
 
 template <class T>
 void RowStorage<T>::apply(double a, const T* x, double b, T* y, NormPartials* norm) const {
-    for (std::size_t p = 0; p < panels_.size(); ++p) {
-        csr_apply<T>(panels_[p].chunks(), set_, a, x, p == 0 ? b : 1.0, y, p + 1 == panels_.size() ? norm : nullptr);
-    }
+    std::vector<std::span<const RowChunk<T>>> panels;
+    for (const RowPanel<T>& panel : panels_) panels.emplace_back(panel.chunks());
+    csr_apply<T>(panels, set_, a, x, b, y, norm);
 }
 
 template <class T>

@@ -31,6 +31,11 @@ struct Kernels {
 // How many panels of columns pay. lines_per_entry: cache lines of x that a chunk of rows touches, for each of its entries.
 std::int64_t choose_panels(std::int64_t rows, std::int64_t cols, std::int64_t nnz, std::int64_t value_bytes, double lines_per_entry);
 
+// Cache lines of x, each of so many values, that some neighbouring rows touch, for each of their entries: few where neighbouring rows have
+// neighbouring columns. Samples.
+double lines_per_entry(const CsrMatrix& a, std::int64_t values_per_line);
+inline constexpr std::int64_t kCacheLine = 64;
+
 struct CsrArrays {
     HostBuffer<std::int64_t> offsets;
     HostBuffer<std::int32_t> columns;
@@ -42,8 +47,8 @@ struct CsrArrays {
 template <class T>
 class RowPanel {
   public:
-    // 2^exponent a, rounded to T.
-    RowPanel(const CsrView<double>& a, int exponent, Narrowing narrowing, Sharing sharing);
+    // 2^exponent a, rounded to T, in chunks of rows that begin at `firsts`, the last being the end.
+    RowPanel(const CsrView<double>& a, const std::vector<std::int64_t>& firsts, int exponent, Narrowing narrowing, Sharing sharing);
 
     const std::vector<RowChunk<T>>& chunks() const { return chunks_; }
     // Whether arrays of the matrix are read in place: they must outlive this.
@@ -75,6 +80,8 @@ class RowStorage {
 
     // y <- a A x + b y
     void apply(double a, const T* x, double b, T* y, NormPartials* norm) const;
+    // Of the only panel.
+    std::span<const RowChunk<T>> chunks() const { return panels_.front().chunks(); }
     // Whether an array of the matrix is read in place: it must outlive this.
     bool reads_matrix() const { return panels_.size() == 1 && panels_.front().reads_matrix(); }
     // Of arrays of its own.

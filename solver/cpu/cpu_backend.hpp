@@ -64,6 +64,8 @@ class CpuBackend {
         preconditioner_ = &k;
         preconditioner_workspace_ = k.make_workspace(nullptr);
     }
+    // Threads that stay together through run(); 1: each loop has its own. What runs in between must not open parallel regions: they would get one thread.
+    void set_team(int threads) { team_ = threads; }
     bool preconditioned() const { return preconditioner_ != nullptr; }
     std::int64_t rows() const { return current().rows(); }
     std::int64_t cols() const { return base_.cols(); }
@@ -109,9 +111,17 @@ class CpuBackend {
     }
     // forward(), then adjoint() with its y.
     template <class R>
-    void forward_of_pair(const R* r, Scalar<T> a, const T* x, Scalar<T> b, T* y, std::size_t slot) { forward(r, a, x, b, y, slot); }
+    void forward_of_pair(const R* r, Scalar<T> a, const T* x, Scalar<T> b, T* y, std::size_t slot) {
+        const OnePass<T>* both = current().one_pass();
+        if (both == nullptr) return forward(r, a, x, b, y, slot);
+        if (!r->progress.stopped()) both->apply_both(a, x, b, y, current_workspace(), begin_slot(slot, current().max_partials()));
+    }
     template <class R>
-    void adjoint_of_pair(const R* r, Scalar<T> a, const T* x, Scalar<T> b, T* y, std::size_t slot) { adjoint(r, a, x, b, y, slot); }
+    void adjoint_of_pair(const R* r, Scalar<T> a, const T* x, Scalar<T> b, T* y, std::size_t slot) {
+        const OnePass<T>* both = current().one_pass();
+        if (both == nullptr) return adjoint(r, a, x, b, y, slot);
+        if (!r->progress.stopped()) both->apply_kept_adjoint(a, b, y, current_workspace(), begin_slot(slot, current().max_partials()));
+    }
     // v <- K t, t <- K^T p; partial sums of ||t||^2.
     template <class R>
     void precondition(const R* r, const T* p, T* t, T* v, std::size_t slot) {
@@ -129,8 +139,7 @@ class CpuBackend {
         const cpu::VectorChunks chunks(n);
         if (dots_.size() < (chunks.count + 1) * count) dots_ = HostBuffer<double>((chunks.count + 1) * window);
         double* parts = dots_.data() + count;
-#pragma omp parallel for schedule(static) if (chunks.count > 1)
-        for (std::int64_t c = 0; c < chunks.count; ++c) {
+        cpu::for_each_chunk(chunks.count, [&](std::int64_t c) {
             const std::int64_t end = std::min(n, (c + 1) * chunks.length);
             for (std::int64_t k = 0; k < count; ++k) {
                 PairwiseSum total;
@@ -143,14 +152,13 @@ class CpuBackend {
                 }
                 parts[c * count + k] = total.value();
             }
-        }
+        });
         for (std::int64_t k = 0; k < count; ++k) {
             dots_[k] = pairwise_sum(0, chunks.count, [&](std::int64_t c) { return parts[c * count + k]; });
         }
         NormPartials* list = begin_slot(slot, kMaxPartials);
         list->count = static_cast<std::int32_t>(chunks.count);
-#pragma omp parallel for schedule(static) if (chunks.count > 1)
-        for (std::int64_t c = 0; c < chunks.count; ++c) {
+        cpu::for_each_chunk(chunks.count, [&](std::int64_t c) {
             const std::int64_t end = std::min(n, (c + 1) * chunks.length);
             PairwiseSum total;
             for (std::int64_t begin = c * chunks.length; begin < end; begin += kBlock) {
@@ -168,7 +176,7 @@ class CpuBackend {
                 total.add(sum);
             }
             list->sums[c] = total.value();
-        }
+        });
     }
     // y <- a A x + b y, outside of a recurrence.
     void product(double a, const T* x, double b, T* y) {
@@ -191,17 +199,20 @@ class CpuBackend {
             partials[s] = list->sums;
         }
         const auto coefficients = f.load();
-#pragma omp parallel for schedule(static) if (chunks.count > 1)
-        for (std::int64_t c = 0; c < chunks.count; ++c) {
+        cpu::for_each_chunk(chunks.count, [&](std::int64_t c) {
             const std::int64_t end = std::min(n, (c + 1) * chunks.length);
             PairwiseSum total[F::kSums];
             for (std::int64_t begin = c * chunks.length; begin < end; begin += kBlock) {
-                double sums[F::kSums] = {};
-                for (std::int64_t i = begin; i < std::min(end, begin + kBlock); ++i) f(i, coefficients, sums);
-                for (int s = 0; s < F::kSums; ++s) total[s].add(sums[s]);
+                double sums[kLanes][F::kSums] = {};  // so that additions do not wait for each other
+                std::int64_t i = begin;
+                for (; i + kLanes <= std::min(end, begin + kBlock); i += kLanes) {
+                    for (std::int64_t l = 0; l < kLanes; ++l) f(i + l, coefficients, sums[l]);
+                }
+                for (; i < std::min(end, begin + kBlock); ++i) f(i, coefficients, sums[0]);
+                for (int s = 0; s < F::kSums; ++s) total[s].add((sums[0][s] + sums[1][s]) + (sums[2][s] + sums[3][s]));
             }
             for (int s = 0; s < F::kSums; ++s) partials[s][c] = total[s].value();
-        }
+        });
     }
     // elementwise(n, f, slot), then finish(r, stage, slots): one kernel on a GPU.
     template <class R, class F>
@@ -256,19 +267,23 @@ class CpuBackend {
     // status to stop with, or kGoOn.
     template <class Method, class Poll>
     Progress run(const typename Method::Vectors& w, typename Method::Recurrence* r, const Anchors<T>& anchors, Entry entry, Poll&& poll) {
-        if (entry == Entry::start) Method::start(*this, w, r, anchors);
-        for (;;) {
-            const int code = poll(r->progress, ring());
-            if (code != kGoOn) r->finish(Method::Recurrence::host_stop, nullptr, code);
-            if (r->progress.finished) return r->progress;
-            Method::iterate(*this, w, r, anchors);
-        }
+        cpu::Team::run(team_, [&] {
+            if (entry == Entry::start) Method::start(*this, w, r, anchors);
+            for (;;) {
+                const int code = poll(r->progress, ring());
+                if (code != kGoOn) r->finish(Method::Recurrence::host_stop, nullptr, code);
+                if (r->progress.finished) return;
+                Method::iterate(*this, w, r, anchors);
+            }
+        });
+        return r->progress;
     }
 
   private:
     static constexpr std::size_t kSlots = 4;
     // Sums are formed in blocks, and these by halves, so that their rounding does not grow with the length: errors in norms cost orthogonality.
     static constexpr std::int64_t kBlock = 32;
+    static constexpr std::int64_t kLanes = 4;
 
     void upload(T* dst, const double* src, std::int64_t n, int exponent, const std::vector<std::int32_t>& order) {
         const PowerOfTwo scale(exponent);
@@ -298,6 +313,7 @@ class CpuBackend {
     Workspace& current_workspace() { return stack_ ? *stack_workspace_ : *workspace_; }
 
     const LinearOperator<T>& base_;
+    int team_ = 1;
     std::shared_ptr<const MatrixOrder> order_;
     std::unique_ptr<Workspace> workspace_;
     const LinearOperator<T>* stack_ = nullptr;

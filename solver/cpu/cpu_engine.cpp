@@ -64,6 +64,8 @@ class CpuEngine final : public Engine {
         info_.plan.setup = setup;
         info_.order = operator_->order();
         info_.threads = omp_get_max_threads();
+        const std::int64_t most = std::min(omp_get_max_threads(), omp_get_num_procs());
+        backend_->set_team(static_cast<int>(std::clamp<std::int64_t>(a.working->nnz() / kLeastEntries, 1, most)));
     }
 
     SolveResult solve(std::span<const double> b, std::span<const double> linear, std::span<double> x, const SolveOptions& options,
@@ -88,6 +90,8 @@ class CpuEngine final : public Engine {
 
   private:
     static constexpr bool kNarrow = sizeof(T) < sizeof(double);
+    // Of a thread: with fewer, more threads wait for each other longer than they save.
+    static constexpr std::int64_t kLeastEntries = 12 * 1024;
 
     void make_operators() {
         const int exponent = narrowing_exponent(a_, options_.precision);

@@ -1,0 +1,361 @@
+// One pass over A for both products of an iteration on the CPU, and the team of threads that runs it.
+#include <fmt/format.h>
+#include <omp.h>
+
+#include <algorithm>
+#include <atomic>
+#include <numeric>
+#include <stdexcept>
+#include <string>
+
+#include "checkpoint_suite.hpp"
+#include "cpu_rig.hpp"
+#include "memory/error.hpp"
+#include "operator/cpu/one_pass.hpp"
+#include "operator/cpu/row_storage.hpp"
+#include "preconditioner_suite.hpp"
+#include "solver_suite.hpp"
+#include "stop_suite.hpp"
+#include "transform_suite.hpp"
+
+using namespace lsmr;
+using namespace lsmr::test;
+using namespace lsmr::test::products;
+
+namespace {
+
+class Threads {
+  public:
+    explicit Threads(int threads) : before_(omp_get_max_threads()) { omp_set_num_threads(threads); }
+    ~Threads() { omp_set_num_threads(before_); }
+    Threads(const Threads&) = delete;
+    Threads& operator=(const Threads&) = delete;
+
+  private:
+    int before_;
+};
+
+OperatorOptions once() {
+    OperatorOptions options;
+    options.storage = StorageKind::one_pass;
+    return options;
+}
+
+template <class T, cpu::InstructionSet set, cpu::Narrowing narrowing>
+std::unique_ptr<Rig<T>> make_forced(std::shared_ptr<const CsrMatrix> a, const OperatorOptions& options) {
+    return std::make_unique<CpuRig<T>>(cpu::make_operator<T>(std::move(a), options, {set, narrowing, 0}));
+}
+
+// What a pair of products left.
+template <class T>
+struct Both {
+    std::vector<T> y, z;
+    double y_squares = 0, z_squares = 0;
+};
+// y <- a A x + b y, then z <- c A^T y + d z.
+template <class T>
+Both<T> run_both(const MatrixOperator<T>& op, Workspace& workspace, double a, const std::vector<T>& x, double b, std::vector<T> y, double c, double d,
+                 std::vector<T> z) {
+    REQUIRE(op.one_pass() != nullptr);
+    const auto coefficient = [](double value) { return Coefficient<T>{value, static_cast<T>(value)}; };
+    const Coefficient<T> ca = coefficient(a), cb = coefficient(b), cc = coefficient(c), cd = coefficient(d);
+    std::vector<double> sums(2 * static_cast<std::size_t>(op.max_partials()));
+    NormPartials rows{sums.data(), 0}, cols{sums.data() + op.max_partials(), 0};
+    op.one_pass()->apply_both(&ca, x.data(), &cb, y.data(), workspace, &rows);
+    op.one_pass()->apply_kept_adjoint(&cc, &cd, z.data(), workspace, &cols);
+    REQUIRE(rows.count <= op.max_partials());
+    REQUIRE(cols.count <= op.max_partials());
+    return {std::move(y), std::move(z), std::accumulate(rows.sums, rows.sums + rows.count, 0.0), std::accumulate(cols.sums, cols.sums + cols.count, 0.0)};
+}
+
+template <class T>
+void check_both(const std::shared_ptr<const CsrMatrix>& a, const MatrixOperator<T>& op) {
+    const auto workspace = op.make_workspace(nullptr);
+    const auto x = narrow<T>(products::random_vector(a->cols(), 71));
+    const auto y0 = narrow<T>(products::random_vector(a->rows(), 72));
+    const auto z0 = narrow<T>(products::random_vector(a->cols(), 73));
+    for (const double b : {-0.5, 0.0}) {
+        // Where b is 0, y and z are not read.
+        const std::vector<T> no_y(y0.size(), std::numeric_limits<T>::quiet_NaN()), no_z(z0.size(), std::numeric_limits<T>::quiet_NaN());
+        const auto& y = b == 0 ? no_y : y0;
+        const auto& z = b == 0 ? no_z : z0;
+        const Both<T> both = run_both<T>(op, *workspace, 0.75, x, b, y, 1.5, b, z);
+        check_product(*a, false, 0.75, x, b, y, both.y, both.y_squares);
+        // The second product is that of the y which the first one left.
+        check_product(*a, true, 1.5, both.y, b, z, both.z, both.z_squares);
+    }
+}
+
+std::vector<ShapeCase> cases() {
+    std::vector<ShapeCase> all = shape_cases();
+    all.push_back({"columns of hundreds of entries", matrix_with_rows(random_lengths(30000, 0, 20, 21), 900, 21)});
+    all.push_back({"some columns in most rows", [] {
+                       std::vector<std::int64_t> rows, columns;
+                       for (std::int64_t i = 0; i < 20000; ++i) {
+                           for (std::int64_t k = 0; k < 4; ++k) {
+                               rows.push_back(i);
+                               columns.push_back(k == 0 ? i % 3 : 3 + (i * 37 + k * 101) % 4997);
+                           }
+                       }
+                       return share(CsrMatrix::from_coo(20000, 5000, rows, columns, products::random_vector(static_cast<std::int64_t>(rows.size()), 28)));
+                   }()});
+    return all;
+}
+
+template <class T, cpu::InstructionSet set>
+void suite_one_pass() {
+    if (set > cpu::best_instruction_set<T>()) {
+        MESSAGE("skipped: this CPU has no " << cpu::name(set));
+        return;
+    }
+    using enum cpu::Narrowing;
+    for (const int threads : {1, 3}) {
+        const Threads scope(threads);
+        for (const MakeRig<T> make : {make_forced<T, set, none>, make_forced<T, set, lossless>}) {
+            suite_products<T>(make, once());
+            suite_products<T>(make, once(), Values::exact_in_fp32);
+            suite_long_rows<T>(make, once());
+            suite_repeats<T>(make, once(), 4);
+            suite_adjoint<T>(make, once());
+            suite_exponent<T>(make, once());
+            suite_nonfinite<T>(make, once());
+            suite_infinite_coefficient<T>(make, once());
+        }
+        for (const ShapeCase& shape : cases()) {
+            CAPTURE(shape.name);
+            for (const auto& a : {shape.a, rounded_to_fp32(*shape.a)}) {
+                for (const cpu::Narrowing narrowing : {none, lossless}) check_both<T>(a, *cpu::make_operator<T>(a, once(), {set, narrowing, 0}));
+            }
+        }
+    }
+}
+
+PrepareOptions one_pass_on_cpu() {
+    PrepareOptions options;
+    options.device = DeviceKind::cpu;
+    options.storage = StorageKind::one_pass;
+    options.threads = 3;
+    return options;
+}
+
+}  // namespace
+
+TEST_CASE("cpu one pass: portable fp64") { suite_one_pass<double, cpu::InstructionSet::portable>(); }
+TEST_CASE("cpu one pass: portable fp32") { suite_one_pass<float, cpu::InstructionSet::portable>(); }
+TEST_CASE("cpu one pass: avx2 fp64") { suite_one_pass<double, cpu::InstructionSet::avx2>(); }
+TEST_CASE("cpu one pass: avx2 fp32") { suite_one_pass<float, cpu::InstructionSet::avx2>(); }
+TEST_CASE("cpu one pass: avx512 fp64") { suite_one_pass<double, cpu::InstructionSet::avx512>(); }
+
+TEST_CASE_TEMPLATE("cpu one pass: long columns lose no digits", T, double, float) {
+    // 40,000 equal terms in each column, where adding one after another would lose hundreds of units, in one part and in several.
+    const std::int64_t rows = 40000, cols = 5;
+    const T value = T(0.1), u = T(0.7);
+    const auto a = products::with_values(*matrix_with_rows(std::vector<std::int64_t>(static_cast<std::size_t>(rows), cols), cols, 61),
+                               [&](double) { return static_cast<double>(value); });
+    const double expected = static_cast<double>(static_cast<long double>(rows) * static_cast<long double>(value) * static_cast<long double>(u));
+    for (const int threads : {1, 2, 4}) {
+        const Threads scope(threads);
+        const auto op = make_cpu_operator<T>(a, once());
+        const auto workspace = op->make_workspace(nullptr);
+        const std::size_t m = static_cast<std::size_t>(rows), n = static_cast<std::size_t>(cols);
+        // y <- 0 A x + y leaves y as it is.
+        const Both<T> both = run_both<T>(*op, *workspace, 0, std::vector<T>(n, T(0)), 1, std::vector<T>(m, u), 1, 0, std::vector<T>(n, T(0)));
+        for (const T z : both.z) CHECK(std::abs(static_cast<double>(z) - expected) <= 12 * static_cast<double>(std::numeric_limits<T>::epsilon()) * expected);
+    }
+}
+
+TEST_CASE("cpu one pass: the same bits at every run, for any number of threads") {
+    const auto a = matrix_with_rows(random_lengths(30000, 0, 20, 61), 901, 61);
+    const auto x = products::random_vector(a->cols(), 62);
+    const auto y0 = products::random_vector(a->rows(), 63);
+    const auto z0 = products::random_vector(a->cols(), 64);
+    Both<double> first;
+    for (const int threads : {1, 2, 3, 4, 7, 17}) {
+        const Threads scope(threads);
+        const auto op = make_cpu_operator<double>(a, once());
+        CHECK(op->plan().forward.ends_with(" parts)"));
+        for (int repeat = 0; repeat < 3; ++repeat) {
+            const auto workspace = op->make_workspace(nullptr);
+            const Both<double> both = run_both<double>(*op, *workspace, 0.5, x, 1.0, y0, 0.5, 1.0, z0);
+            if (first.y.empty()) first = both;
+            CHECK(both.y == first.y);
+            CHECK(both.z == first.z);
+            CHECK(both.y_squares == first.y_squares);
+            CHECK(both.z_squares == first.z_squares);
+        }
+    }
+}
+
+TEST_CASE("cpu one pass: values and structure are updated in place") {
+    const Threads scope(2);
+    const auto a = matrix_with_rows(random_lengths(20000, 0, 20, 81), 700, 81);
+    const auto other = matrix_with_rows(random_lengths(20000, 0, 9, 82), 700, 82);
+    const auto op = make_cpu_operator<double>(a, once());
+    check_both<double>(a, *op);
+    op->update(other);
+    CHECK(op->plan().storage == StorageKind::one_pass);
+    check_both<double>(other, *op);
+    op->update(products::with_values(*other, [](double v) { return 2 * v; }));
+    check_both<double>(products::with_values(*other, [](double v) { return 2 * v; }), *op);
+}
+
+TEST_CASE("cpu one pass: what it refuses, and what the plan says") {
+    const auto a = matrix_with_rows(random_lengths(640, 1, 9, 121), 320, 121);
+    OperatorOptions forced = once();
+    forced.adjoint = parse_format("ell");
+    CHECK_THROWS_WITH_AS(make_cpu_operator<double>(a, forced), "storage one-pass is refused: it has a kernel of its own, and others were asked for", InputError);
+    const Threads scope(1);
+    const auto op = make_cpu_operator<double>(a, once());
+    const OperatorPlan& plan = op->plan();
+    CHECK(plan.forward == fmt::format("one pass (own csr rows (OpenMP, {}), 16-bit columns, 1 part)", cpu::name(cpu::best_instruction_set<double>())));
+    CHECK(plan.adjoint == "the same pass");
+    CHECK(plan.storage_reason == "asked for");
+    CHECK(plan.deterministic);
+    CHECK(make_cpu_operator<double>(a, {.storage = StorageKind::dual})->one_pass() == nullptr);
+}
+
+TEST_CASE("cpu one pass: taken where it pays, for any number of threads") {
+    const cpu::OnePassShape near{2000000, 500000, 20000000, 8, 0.01};
+    CHECK(cpu::one_pass_pays(near));
+    const auto but = [&](const auto& change) {
+        cpu::OnePassShape shape = near;
+        change(shape);
+        return cpu::one_pass_pays(shape);
+    };
+    CHECK_FALSE(but([](auto& s) { s.value_bytes = 4; }));
+    CHECK_FALSE(but([](auto& s) { s.lines_per_entry = 0.02; }));
+    CHECK_FALSE(but([](auto& s) { s.rows = 4000000; }));                              // 5 a row
+    CHECK_FALSE(but([](auto& s) { s.rows = s.cols = 1000, s.nnz = 100000; }));        // in the caches
+    CHECK_FALSE(but([](auto& s) { s.rows = s.cols = cpu::kMostPairs, s.nnz = 10 * s.cols; }));
+
+    // 27 neighbouring columns a row, the same for 10 rows; 1.6 million entries.
+    const std::int64_t m = 60000, n = 6000;
+    std::vector<std::int64_t> rows, columns;
+    for (std::int64_t i = 0; i < m; ++i) {
+        for (std::int64_t k = 0; k < 27; ++k) {
+            rows.push_back(i);
+            columns.push_back((i / 10 + k) % n);
+        }
+    }
+    const auto a = share(CsrMatrix::from_coo(m, n, rows, columns, products::random_vector(27 * m, 7)));
+    const auto storage = [&](int threads, const OperatorOptions& options = {}) {
+        const Threads scope(threads);
+        return make_cpu_operator<double>(a, options)->plan().storage;
+    };
+    CHECK(storage(1) == StorageKind::one_pass);
+    CHECK(storage(8) == StorageKind::one_pass);
+    CHECK(storage(1, {.forward = parse_format("coo")}) == StorageKind::dual);
+    CHECK(storage(1, {.expected_products = 4}) == StorageKind::single);
+    const Threads scope(1);
+    CHECK(make_cpu_operator<float>(a, {})->plan().storage == StorageKind::dual);
+    const auto op = make_cpu_operator<double>(a);
+    CHECK(op->plan().storage_reason == "one reading of A gives both products");
+    CHECK(op->plan().forward.ends_with(", 16 parts)"));
+    CHECK(op->plan().setup.transpose == 0);
+    CHECK(op->plan().bytes < make_cpu_operator<double>(a, {.storage = StorageKind::dual})->plan().bytes);
+}
+
+TEST_CASE("cpu one pass: iterations as with two products") {
+    const Matrix a = matrix_with_rows(random_lengths(30000, 8, 8, 91), 700, 91);
+    const Vector b = products::random_vector(a->rows(), 92);
+    for (const Precision precision : {Precision::fp64, Precision::fp32}) {
+        for (const Method method : {Method::lsmr, Method::lsqr, Method::cgls}) {
+            for (const double damp : {0.0, 0.3}) {
+                for (const int threads : {1, 3, 17}) {
+                    CAPTURE(name(precision));
+                    CAPTURE(name(method));
+                    CAPTURE(threads);
+                    PrepareOptions pass = one_pass_on_cpu();
+                    pass.threads = threads;
+                    PrepareOptions two = pass;
+                    pass.precision = two.precision = precision;
+                    two.storage = StorageKind::dual;
+                    const SolveOptions options = exactly(method, 12, damp);
+                    PreparedProblem of_pass(a, pass), of_two(a, two);
+                    CHECK(of_pass.info().plan.storage == StorageKind::one_pass);
+                    Vector x(static_cast<std::size_t>(a->cols()), 0.0), x2 = x;
+                    const SolveResult r = of_pass.solve(b, x, options), r2 = of_two.solve(b, x2, options);
+                    CHECK(r.iterations == r2.iterations);
+                    const double tolerance = precision == Precision::fp64 ? 1e-12 : 1e-4;
+                    double difference = 0, size = 0;
+                    for (std::size_t j = 0; j < x.size(); ++j) {
+                        difference = std::max(difference, std::abs(x[j] - x2[j]));
+                        size = std::max(size, std::abs(x2[j]));
+                    }
+                    CHECK(difference <= tolerance * size);
+                    CHECK(r.norms.r == doctest::Approx(r2.norms.r).epsilon(tolerance));
+                    Vector again(x.size(), 0.0);
+                    of_pass.solve(b, again, options);
+                    CHECK(again == x);
+                }
+            }
+        }
+    }
+}
+
+TEST_CASE("cpu one pass: start centre and damping against dense answers") { suite_start_and_center(one_pass_on_cpu()); }
+TEST_CASE("cpu one pass: damping is stacked rows") { suite_damping_is_stacked_rows(one_pass_on_cpu()); }
+TEST_CASE("cpu one pass: scaled by powers of two") { suite_scaled_by_powers_of_two(one_pass_on_cpu()); }
+TEST_CASE("cpu one pass: status 1 compatible") { suite_status_compatible(one_pass_on_cpu()); }
+TEST_CASE("cpu one pass: status 2 least squares") { suite_status_least_squares(one_pass_on_cpu()); }
+TEST_CASE("cpu one pass: records are complete and in order") { suite_records(one_pass_on_cpu()); }
+TEST_CASE("cpu one pass: empty rows and columns") { suite_empty_rows_and_columns(one_pass_on_cpu()); }
+TEST_CASE("cpu one pass: degenerate shapes") { suite_degenerate_shapes(one_pass_on_cpu()); }
+TEST_CASE("cpu one pass: early breakdown") { suite_early_breakdown(one_pass_on_cpu()); }
+TEST_CASE("cpu one pass: one problem many solves") { suite_reuse(one_pass_on_cpu()); }
+TEST_CASE("cpu one pass: repeats give the same bits") { suite_repeats(one_pass_on_cpu()); }
+TEST_CASE("cpu one pass: an observer that throws") { suite_observer_throws(one_pass_on_cpu()); }
+TEST_CASE("cpu one pass: scaled columns") { suite_scaled_columns(one_pass_on_cpu()); }
+TEST_CASE("cpu one pass: preconditioned iterates") { suite_preconditioned_iterates(one_pass_on_cpu()); }
+TEST_CASE("cpu one pass: trust radius") { suite_trust_radius(one_pass_on_cpu()); }
+TEST_CASE("cpu one pass: an interrupted solve goes on to the same bits") { suite_checkpoints(one_pass_on_cpu()); }
+
+TEST_CASE("cpu team: every chunk once, whoever is in the team") {
+    for (const int threads : {1, 2, 3, 5, 17}) {
+        for (const int team : {1, 2, 4, 17}) {
+            CAPTURE(threads);
+            CAPTURE(team);
+            const Threads scope(threads);
+            cpu::Team::run(team, [&] {
+                for (const std::int64_t count : {0, 1, 2, 3, 16, 17, 1000, 4096}) {
+                    for (int repeat = 0; repeat < 20; ++repeat) {
+                        std::vector<int> seen(static_cast<std::size_t>(count), 0);
+                        cpu::Team::loop(count, [&](std::int64_t c) { ++seen[static_cast<std::size_t>(c)]; });
+                        REQUIRE(std::all_of(seen.begin(), seen.end(), [](int times) { return times == 1; }));
+                    }
+                }
+            });
+        }
+    }
+}
+
+TEST_CASE("cpu team: loops inside loops and teams inside teams run; what is thrown comes out, and the next team works") {
+    const Threads scope(3);
+    std::atomic<std::int64_t> total{0};
+    cpu::Team::run(3, [&] {
+        cpu::Team::loop(10, [&](std::int64_t) { cpu::Team::loop(10, [&](std::int64_t c) { total += c; }); });
+        cpu::Team::run(2, [&] { cpu::Team::loop(10, [&](std::int64_t c) { total += c; }); });
+    });
+    CHECK(total == 45 * 11);
+    CHECK_THROWS_WITH_AS(cpu::Team::run(3, [] { throw std::runtime_error("from a step"); }), "from a step", std::runtime_error);
+    total = 0;
+    cpu::Team::run(3, [&] { cpu::Team::loop(100, [&](std::int64_t) { ++total; }); });
+    CHECK(total == 100);
+}
+
+TEST_CASE("cpu team: threads that slept wake up") {
+    const Threads scope(4);
+    std::atomic<int> total{0};
+    cpu::Team::run(4, [&] {
+        for (int i = 0; i < 5; ++i) {
+            const double start = omp_get_wtime();
+            while (omp_get_wtime() - start < 0.01) {}
+            cpu::Team::loop(4, [&](std::int64_t) {
+                ++total;
+                const double begun = omp_get_wtime();
+                while (omp_get_wtime() - begun < 0.002) {}
+            });
+        }
+    });
+    CHECK(total == 20);
+}
