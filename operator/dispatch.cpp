@@ -114,7 +114,8 @@ WindowPrediction predict_window(const DispatchKey& key) {
     const double bytes = ((value_bytes + 4) * entries + 4 * static_cast<double>(key.rows) + vectors) / kH200CopyBytesPerSecond;
     const double gathers = entries * key.scattered / h200_gathers_per_second(static_cast<double>(key.cols) * width);
     const double window = cuda::least_window_seconds(key.rows, key.cols, key.nnz, static_cast<int>(width), value_bytes);
-    if (window > 0) prediction.gain = std::max(bytes, gathers) / window;
+    prediction.others_seconds = std::max(bytes, gathers);
+    if (window > 0) prediction.gain = prediction.others_seconds / window;
     return prediction;
 }
 
