@@ -103,7 +103,7 @@ SellPrediction predict_sell(const DispatchKey& key) {
 }
 
 WindowPrediction predict_window(const DispatchKey& key) {
-    if (key.scattered <= 0.5 || !key.sorted_columns || key.nnz == 0) return {};
+    if (key.scattered <= 0.5 || !key.sorted_columns || key.nnz < kEntriesForWindows) return {};
     WindowPrediction prediction;
     prediction.choice.kernel = SpmvKernel::window;
     prediction.choice.capacity = 0;
@@ -114,7 +114,8 @@ WindowPrediction predict_window(const DispatchKey& key) {
     const double bytes = ((value_bytes + 4) * entries + 4 * static_cast<double>(key.rows) + vectors) / kH200CopyBytesPerSecond;
     const double gathers = entries * key.scattered / h200_gathers_per_second(static_cast<double>(key.cols) * width);
     const double window = cuda::least_window_seconds(key.rows, key.cols, key.nnz, static_cast<int>(width), value_bytes);
-    if (window > 0) prediction.gain = std::max(bytes, gathers) / window;
+    prediction.others_seconds = std::max(bytes, gathers);
+    if (window > 0) prediction.gain = prediction.others_seconds / window;
     return prediction;
 }
 
@@ -189,7 +190,7 @@ std::vector<Candidate> spmv_candidates(const DispatchKey& key, std::int64_t expe
     }
     if (scattered) {
         const WindowPrediction window = predict_window(key);
-        if (window.gain >= kLeastWindowGain && pays(kProductsForFormats) && key.nnz >= kEntriesForTiming) {
+        if (window.gain >= kLeastWindowGain && pays(kProductsForFormats)) {
             add(window.choice, fmt::format("scattered gathers from shared memory, window by window: {:.2f} times as fast by what they read", window.gain));
         }
         const auto panels = static_cast<int>(std::clamp<std::int64_t>((x_bytes + kPanelBytes - 1) / kPanelBytes, 1, 8));

@@ -78,10 +78,15 @@ inline constexpr double kLeastFormatGain = 1.08;
 struct WindowPrediction {
     SpmvChoice choice;
     double gain = 0;
+    double others_seconds = 0;  // what others take at least
 };
 WindowPrediction predict_window(const DispatchKey& key);
 // It is proposed, as the best guess, where it promises at least this.
 inline constexpr double kLeastWindowGain = 1.1;
+// Where it is measured to be so many times as fast as others can be, they are not timed.
+inline constexpr double kWindowGainAtOnce = 1.25;
+// And from so many entries on: below, beginnings of cells decide, and vectors lie in L2.
+inline constexpr std::int64_t kEntriesForWindows = std::int64_t{1} << 23;
 // Products that pay for a format: its conversion costs about ten, and saves 8 % to 40 % of each.
 inline constexpr std::int64_t kProductsForFormats = 128;
 

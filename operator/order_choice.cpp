@@ -53,6 +53,7 @@ double product_seconds(const OrderModel& model, const GatherShape& p, int value_
 
 double window_product_seconds(const OrderModel& model, const GatherShape& p, int value_bytes) {
     const double gathers = product_seconds(model, p, value_bytes);
+    if (p.run_sectors <= 0.5) return gathers;
     const double window = cuda::least_window_seconds(p.rows, p.cols, p.nnz, value_bytes, value_bytes);
     return window > 0 ? std::min(gathers, window) : gathers;
 }

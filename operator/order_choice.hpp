@@ -71,7 +71,7 @@ inline constexpr int kLocalityWindows = 1024;  // at most, at evenly spaced plac
 double gather_rate(const OrderModel& model, double vector_bytes);
 // Seconds of one product with this orientation: the larger of its bytes by the copy bandwidth and its sectors by the rates of gathers.
 double product_seconds(const OrderModel& model, const GatherShape& p, int value_bytes);
-// Seconds of one product by the window kernel, which gathers from shared memory; product_seconds where that is less, or where there is no such product.
+// The same where the window kernel, which gathers from shared memory, is among the kernels; it is for scattered gathers.
 double window_product_seconds(const OrderModel& model, const GatherShape& p, int value_bytes);
 // The same without a scattered gather.
 double local_seconds(const OrderModel& model, const GatherShape& p, int value_bytes);

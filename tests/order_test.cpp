@@ -300,6 +300,19 @@ TEST_CASE("order: the time of products by their bytes and their sectors") {
     CHECK(product_seconds(model, {1600, 3820000, 61'000'000, 0.27, 0.26}, 8) == doctest::Approx(0.19e-3).epsilon(0.15));
 }
 
+TEST_CASE("order: the window kernel counts where gathers are scattered and rows are long") {
+    const OrderModel model;
+    const GatherShape rays{400'000, 1'000'000, 66'700'000, 0.9, 0.6};
+    for (const int bytes : {8, 4}) {
+        CHECK(window_product_seconds(model, rays, bytes) < 0.9 * product_seconds(model, rays, bytes));
+        CHECK(window_product_seconds(model, rays, bytes) > local_seconds(model, rays, 4));
+        GatherShape local = rays;
+        local.run_sectors = 0.3;
+        CHECK(window_product_seconds(model, local, bytes) == product_seconds(model, local, bytes));
+        const GatherShape short_rows{8'000'000, 2'000'000, 64'000'000, 1, 1};
+        CHECK(window_product_seconds(model, short_rows, bytes) == product_seconds(model, short_rows, bytes));
+    }
+}
 TEST_CASE("order: distinct sectors of runs and windows") {
     const auto row = [](std::int64_t n, std::int64_t step) {
         Triplets t{1, n * step, {}, {}, {}};

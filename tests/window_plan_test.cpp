@@ -157,6 +157,7 @@ TEST_CASE("window kernel: proposed first where rows are long for the width of sc
     DispatchKey key = scattered_key(400'000, 1'000'000, 66'700'000, VectorType::fp64);
     key.exact = ValueForm::fp32;
     CHECK(names(key).front() == "window+fp32");
+    CHECK_FALSE(proposes(scattered_key(40'000, 100'000, 6'670'000, VectorType::fp64)));  // too few entries
     key.sorted_columns = false;
     CHECK_FALSE(proposes(key));
     key.sorted_columns = true;

@@ -182,7 +182,7 @@ class Orders {
     double pair_seconds(const PairShape& p) const { return seconds(p.a, options_.forward) + seconds(p.at, options_.adjoint); }
     // By the kernels that the choice of a product would propose.
     double seconds(const GatherShape& p, const std::optional<SpmvChoice>& forced) const {
-        const bool windows = !forced && options_.spmv != SpmvKind::cusparse && p.nnz >= kEntriesForTiming &&
+        const bool windows = !forced && options_.spmv != SpmvKind::cusparse && p.nnz >= kEntriesForWindows &&
                              (options_.expected_products == 0 || options_.expected_products >= kProductsForFormats);
         return windows ? window_product_seconds(model_, p, kValueBytes) : product_seconds(model_, p, kValueBytes);
     }

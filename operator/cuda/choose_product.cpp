@@ -158,6 +158,7 @@ ChosenProduct<T> choose_product(const DeviceCsr<T>& a, const HostOffsets& offset
         if (time && rules.expected_products > 0 && best_seconds == 0) {
             budget = std::min(budget, kTimingShare * static_cast<double>(rules.expected_products) * timing.seconds);
         }
+        if (time && candidate.choice.kernel == SpmvKernel::window && timing.seconds * kWindowGainAtOnce <= predict_window(key).others_seconds) budget = 0;
         chosen.decision.candidates.push_back(timing);
         if (chosen.product == nullptr || timing.seconds < best_seconds) {
             chosen.product = std::move(product);

@@ -78,11 +78,14 @@ inline double window_seconds(const WindowModel& model, const WindowShape& shape,
     const double places = static_cast<double>(rows) * shape.windows;
     const double segments = places > 0 ? places * -std::expm1(-static_cast<double>(nnz) / places) : 0;
     const double matrix = (static_cast<double>(nnz) * (value_bytes + 2) + 2 * segments) / model.matrix_bytes;
-    const double begins = std::ceil(static_cast<double>(shape.panels) * shape.windows / multiprocessors) * model.cell_seconds;
+    // Blocks take whole cells, which are not all alike.
+    const double cells = static_cast<double>(shape.panels) * shape.windows / multiprocessors;
+    const double uneven = cells > 1 ? (std::ceil(cells) + 0.25) / cells : 1;
+    const double begins = std::ceil(cells) * model.cell_seconds;
     // About as many blocks leave sums of a panel as work at it.
     const double leaves = std::max(static_cast<double>(multiprocessors) / shape.panels, 1.0);
     const double sums = leaves > 1 ? 2 * leaves * static_cast<double>(rows) * element_bytes / model.sum_bytes + model.finish_seconds : 0;
-    return std::max(matrix, x) + (1 - model.hidden) * std::min(matrix, x) + segments * model.segment_seconds + begins + sums;
+    return uneven * (std::max(matrix, x) + (1 - model.hidden) * std::min(matrix, x) + segments * model.segment_seconds) + begins + sums;
 }
 
 // The shape that promises to take the least time, or no panels where none fits. room_bytes: of a block's shared memory. most_columns: of a window; 0: as
@@ -101,15 +104,19 @@ inline WindowShape choose_window_shape(std::int64_t rows, std::int64_t cols, std
         if (panel_rows > kNoSegment || widest < 8) return;
         shape.panels = static_cast<std::int32_t>(panels);
         shape.panel_rows = static_cast<std::int32_t>(panel_rows);
-        shape.windows = static_cast<std::int32_t>(std::max<std::int64_t>((cols + widest - 1) / widest, 1));
-        const std::int64_t width = std::max<std::int64_t>((cols + shape.windows - 1) / shape.windows, 1);
-        shape.width = static_cast<std::int32_t>((width + 7) / 8 * 8);
-        const double seconds = window_seconds(model, shape, rows, cols, nnz, element_bytes, element_bytes, multiprocessors);
-        if (best.panels != 0 && seconds >= least) return;
-        best = shape;
-        least = seconds;
+        // Narrower windows may be dealt more evenly.
+        const std::int64_t fewest = std::max<std::int64_t>((cols + widest - 1) / widest, 1);
+        for (std::int64_t windows = fewest; windows <= fewest + fewest / 4; ++windows) {
+            const std::int64_t width = std::max<std::int64_t>((cols + windows - 1) / windows, 1);
+            shape.windows = static_cast<std::int32_t>(windows);
+            shape.width = static_cast<std::int32_t>((width + 7) / 8 * 8);
+            const double seconds = window_seconds(model, shape, rows, cols, nnz, element_bytes, element_bytes, multiprocessors);
+            if (best.panels != 0 && seconds >= least) continue;
+            best = shape;
+            least = seconds;
+        }
     };
-    for (int blocks = 8; blocks > 1; --blocks) consider(multiprocessors / blocks);
+    for (int blocks = 6; blocks > 1; --blocks) consider(multiprocessors / blocks);
     for (int turns = 1; turns <= 4; ++turns) consider(std::int64_t{multiprocessors} * turns);
     for (std::int64_t count = std::int64_t{multiprocessors} * 8; best.panels == 0 && count / 2 < runs; count *= 2) consider(count);
     return best;
