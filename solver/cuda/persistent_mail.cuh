@@ -106,7 +106,8 @@ template <class T>
 struct MailPart {
     using Word = std::conditional_t<sizeof(T) == 8, double2, float4>;
     static constexpr int kValues = Letter<T>::kValues;
-    static constexpr int kLetters = 4;  // under way
+    static constexpr int kLetters = 4;       // under way
+    static constexpr int kMostAddLevel = 3;  // 2^3 threads add a row, at most
 
     const PersistentMail<T>& mail;
     unsigned char* shared;
@@ -219,23 +220,36 @@ struct MailPart {
         }
         __syncwarp();
     }
-    // Once all products of a side are there: products[i] <- the sum of row i. A thread adds those rows that it has everywhere.
+    // Once all products of a side are there: products[i] <- the sum of row i. Who adds a row has it in the same place everywhere. Where rows are few,
+    // each has a team of threads in one warp, which take its products in turn.
     __device__ void add(const MailRows& side, int thread) const {
+        int level = 0;
+        while (level < kMostAddLevel && side.rows << (level + 1) <= kProductThreads) ++level;
+        const int lane = thread % 32;
+        const int rows_of_warp = 32 >> level;
+        const int row = thread / 32 * rows_of_warp + (lane & (rows_of_warp - 1));
+        const int first = lane >> (5 - level);
         T* const of = products();
         const MailDiagonal* const diagonals = side.in_shared(shared);
-        for (int i = thread; i < side.rows; i += kProductThreads) {
+        for (int begin = 0; begin < side.rows; begin += kProductThreads >> level) {
+            const int i = begin + row;
             T sum = 0;
-            for (int d = 0; d < side.diagonals && i < diagonals[d].size; d += kMailDiagonals) {
-                T parts[kMailDiagonals];
+            if (i < side.rows) {
+                for (int d = first; d < side.diagonals && i < diagonals[d].size; d += kMailDiagonals << level) {
+                    T parts[kMailDiagonals];
 #pragma unroll
-                for (int k = 0; k < kMailDiagonals; ++k) {
-                    const MailDiagonal diagonal = diagonals[d + k];
-                    parts[k] = i < diagonal.size ? of[diagonal.begin + i] : T(0);
+                    for (int k = 0; k < kMailDiagonals; ++k) {
+                        const int at = d + (k << level);
+                        const MailDiagonal diagonal = at < side.diagonals ? diagonals[at] : MailDiagonal{0, 0};
+                        parts[k] = i < diagonal.size ? of[diagonal.begin + i] : T(0);
+                    }
+                    sum += (parts[0] + parts[1]) + (parts[2] + parts[3]);
                 }
-                sum += (parts[0] + parts[1]) + (parts[2] + parts[3]);
             }
-            of[i] = sum;
+            for (int d = 16; d >= rows_of_warp; d /= 2) sum += __shfl_xor_sync(0xffffffffu, sum, d);
+            if (i < side.rows && first == 0) of[i] = sum;
         }
+        __syncwarp();
     }
     // All bits of the block's mailbox to what they are between launches, where v-hat came but nothing goes back.
     __device__ void clear(int thread) const {
