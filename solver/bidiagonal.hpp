@@ -57,8 +57,20 @@ struct BidiagonalRecurrence {
     double max_rho_bar, min_rho_bar;                  // for the estimate of cond(A)
     StopMemory memory;
 
-    // after_adjoint is adjoint_coefficients, which the update waits for, and then adjoint_estimates, which nothing but a stop waits for.
-    enum Stage { start_forward, start_adjoint, before_step, after_forward, after_adjoint, adjoint_coefficients, adjoint_estimates, host_stop };
+    // after_forward is step_made and then forward_norm; after_adjoint is adjoint_coefficients, which the update waits for, and then adjoint_estimates,
+    // which nothing but a stop waits for. Where ||x|| comes last, step_made comes between these two.
+    enum Stage {
+        start_forward,
+        start_adjoint,
+        before_step,
+        after_forward,
+        step_made,
+        forward_norm,
+        after_adjoint,
+        adjoint_coefficients,
+        adjoint_estimates,
+        host_stop
+    };
 
     // sigma, lambda scaled; ||x0|| for the tests before the first iteration.
     void prepare(double sigma_, double lambda_, const StopRules& rules_, const RecordRing& ring_, double x0_norm) {
@@ -112,9 +124,14 @@ struct BidiagonalRecurrence {
 
     LSMR_HD void on_forward(const Length& new_beta, double x_norm) {
         if (progress.finished) return;
-        // The update that ran beside the product belongs to the iteration before; now its ||x|| is known.
-        progress.x_norm = x_norm;
         step_pending = false;
+        on_step(x_norm);
+        if (!progress.stopped()) on_forward_norm(new_beta);
+    }
+    // The update that ran beside the product belongs to the iteration before; now its ||x|| is known.
+    LSMR_HD void on_step(double x_norm) {
+        if (progress.finished) return;
+        progress.x_norm = x_norm;
         if (progress.iteration > 0) {
             record.x_norm = x_norm;
             ring.put(record);
@@ -124,7 +141,11 @@ struct BidiagonalRecurrence {
             progress.finished = true;
             return;
         }
-        if (!is_finite(x_norm)) return fail(Suspect::iterate, progress.iteration);
+        if (!is_finite(x_norm)) fail(Suspect::iterate, progress.iteration);
+    }
+    LSMR_HD void on_forward_norm(const Length& new_beta) {
+        if (progress.stopped()) return;
+        step_pending = false;
         column_alpha = alpha;
         set_beta(new_beta);
         if (!is_finite(beta)) return fail(Suspect::beta, progress.iteration + 1);

@@ -27,6 +27,7 @@ struct LsmrRecurrence : BidiagonalRecurrence<T> {
     // The only entry of executors: runs `stage` with the sums of squares it asks for.
     //   start_forward   sums[0] = ||u-hat||^2            start_adjoint   sums[0] = ||v-hat||^2
     //   after_forward   sums[0] = ||u-hat||^2, sums[1] = ||x||^2 after the update beside it
+    //   step_made       sums[0] = ||x||^2                forward_norm    sums[0] = ||u-hat||^2
     //   after_adjoint   sums[0] = ||v-hat||^2            host_stop       code: the status to stop with
     //   adjoint_coefficients as after_adjoint; adjoint_estimates none
     //   before_step     those of part_within(); only where there is a trust radius
@@ -36,6 +37,8 @@ struct LsmrRecurrence : BidiagonalRecurrence<T> {
             case Base::start_adjoint: on_start(length_of(sums[0])); break;
             case Base::before_step: this->bound_step(e2, sums); break;
             case Base::after_forward: this->on_forward(length_of(sums[0]), length_of(sums[1]).value); break;
+            case Base::step_made: this->on_step(length_of(sums[0]).value); break;
+            case Base::forward_norm: this->on_forward_norm(length_of(sums[0])); break;
             case Base::after_adjoint:
                 coefficients(length_of(sums[0]));
                 estimates();

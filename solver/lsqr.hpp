@@ -32,6 +32,8 @@ struct LsqrRecurrence : BidiagonalRecurrence<T> {
             case Base::start_adjoint: on_start(length_of(sums[0])); break;
             case Base::before_step: this->bound_step(e1, sums); break;
             case Base::after_forward: this->on_forward(length_of(sums[0]), length_of(sums[1]).value); break;
+            case Base::step_made: this->on_step(length_of(sums[0]).value); break;
+            case Base::forward_norm: this->on_forward_norm(length_of(sums[0])); break;
             case Base::after_adjoint:
                 coefficients(length_of(sums[0]));
                 estimates();

@@ -116,6 +116,7 @@ Left run(const CudaContext& context, SmallProblem<typename Method::Value>& probl
 template <class Method>
 void compare(const Matrix& a, std::uint64_t seed) {
     using T = typename Method::Value;
+    constexpr bool kCgls = std::is_same_v<Method, Cgls<T>>;
     const CudaContext context;
     const CsrMatrix transpose = a->transposed();
     const auto make = [&](Crossing crossing) {
@@ -144,8 +145,9 @@ void compare(const Matrix& a, std::uint64_t seed) {
             // Few steps: rounding, to which the tag's bit adds another, has not grown.
             const double slack = 6 * 8 * 40 * eps;
             CHECK(distance(one.x, two.x) <= slack * norm(two.x));
-            CHECK(distance(one.u, two.u) <= slack * norm(two.u));
-            CHECK(distance(one.v, two.v) <= slack * norm(two.v));
+            // r and p of CGLS shrink, what rounding left in them does not.
+            CHECK(distance(one.u, two.u) <= slack * (kCgls ? norm(b) : norm(two.u)));
+            CHECK(distance(one.v, two.v) <= slack * (kCgls ? norm(product(transpose, b)) : norm(two.v)));
             CHECK(one.progress.x_norm == doctest::Approx(two.progress.x_norm).epsilon(slack));
             CHECK(one.progress.r_norm == doctest::Approx(two.progress.r_norm).epsilon(slack));
         }

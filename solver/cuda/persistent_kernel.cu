@@ -260,23 +260,30 @@ __global__ void __launch_bounds__(kPersistentThreads, 1)
             }
         }
     } else {
-        // Pass k: the recurrence of the pass before, whose sums are known.
+        // Pass k: the recurrence of the pass before, whose sums are known; that of x last.
         double own_x2 = 0;
-        const auto up_to_coefficients = [&](int k) {
+        const auto up_to_coefficients = [&] {
             sync(sums_known, kTwoWarps);
-            const double x2 = x_norm2(k - 1, own_x2);
             if (lane == 0) {
-                const double forward_sums[2] = {handed.u2, x2};
-                recurrence.finish(R::after_forward, forward_sums, kGoOn);
+                const double forward_sums[1] = {handed.u2};
+                recurrence.finish(R::forward_norm, forward_sums, kGoOn);
                 const double adjoint_sums[1] = {handed.v2};
                 recurrence.finish(R::adjoint_coefficients, adjoint_sums, kGoOn);
+            }
+            __syncwarp();
+        };
+        const auto the_rest = [&](int k) {
+            const double x2[1] = {x_norm2(k - 1, own_x2)};
+            if (lane == 0) {
+                recurrence.finish(R::step_made, x2, kGoOn);
+                recurrence.finish(R::adjoint_estimates, nullptr, kGoOn);
             }
             __syncwarp();
         };
         arrive(u_known_in(0), kAll);
         int k = 0;
         for (; k < iterations; ++k) {
-            if (k > 0) up_to_coefficients(k);
+            if (k > 0) up_to_coefficients();
             const bool failed = recurrence.progress.stopped();
             if (lane == 0) {
                 handed.failed = failed;
@@ -284,11 +291,9 @@ __global__ void __launch_bounds__(kPersistentThreads, 1)
             }
             __syncwarp();
             arrive(v_known, kAll);
+            if (k > 0) the_rest(k);
             if (failed) break;
-            if (k > 0 && lane == 0) {
-                recurrence.finish(R::adjoint_estimates, nullptr, kGoOn);
-                handed.stopped[(k + 1) & 1] = recurrence.progress.stopped();
-            }
+            if (lane == 0) handed.stopped[(k + 1) & 1] = recurrence.progress.stopped();
             __syncwarp();
             if (k + 1 < iterations) arrive(u_known_in(k + 1), kAll);
             own_x2 = own_x_norm2(k);
@@ -301,8 +306,8 @@ __global__ void __launch_bounds__(kPersistentThreads, 1)
             }
         }
         if (k == iterations) {
-            up_to_coefficients(k);
-            if (lane == 0) recurrence.finish(R::adjoint_estimates, nullptr, kGoOn);
+            up_to_coefficients();
+            the_rest(k);
         }
         if (lane == 0) handed.passes = k;
     }

@@ -66,12 +66,12 @@ struct PersistentSide {
 };
 
 // Products of a block's rows that lie one after the other, in order of the rows: of each of the first `size` of them, one.
-struct MailDiagonal {
+struct alignas(8) MailDiagonal {
     std::int32_t begin;
     std::int32_t size;
 };
 // So many are added at once.
-inline constexpr int kMailDiagonals = 4;
+inline constexpr int kMailDiagonals = 8;
 
 // One orientation of A as the mail has it, in device memory; the meaning is that of MailSide (solver/cuda/mail.hpp).
 struct PersistentMailSide {

@@ -85,6 +85,7 @@ struct MailRows {
     int diagonals;
     int first_slot;
     int letters;  // of the list
+    int team_level;  // 2^this threads add a row
 
     __device__ MailRows(const PersistentMailSide& of, int slots_of_letter)
         : side(of),
@@ -92,7 +93,10 @@ struct MailRows {
           rows(of.block_rows[blockIdx.x + 1] - first_row),
           diagonals(of.diagonals_at[blockIdx.x + 1] - of.diagonals_at[blockIdx.x]),
           first_slot(of.begin[blockIdx.x]),
-          letters((of.begin[blockIdx.x + 1] - first_slot) / slots_of_letter) {}
+          letters((of.begin[blockIdx.x + 1] - first_slot) / slots_of_letter),
+          team_level(0) {
+        while (team_level < 3 && rows << (team_level + 1) <= kProductThreads && kMailDiagonals << team_level < diagonals) ++team_level;
+    }
     __device__ MailDiagonal* in_shared(unsigned char* shared) const { return reinterpret_cast<MailDiagonal*>(shared + side.diagonals_in_shared); }
     // Where the block's row i lies in a vector.
     __device__ int index(int i) const { return side.order[first_row + i]; }
@@ -107,7 +111,6 @@ struct MailPart {
     using Word = std::conditional_t<sizeof(T) == 8, double2, float4>;
     static constexpr int kValues = Letter<T>::kValues;
     static constexpr int kLetters = 4;       // under way
-    static constexpr int kMostAddLevel = 3;  // 2^3 threads add a row, at most
 
     const PersistentMail<T>& mail;
     unsigned char* shared;
@@ -220,34 +223,36 @@ struct MailPart {
         }
         __syncwarp();
     }
-    // Once all products of a side are there: products[i] <- the sum of row i. Who adds a row has it in the same place everywhere. Where rows are few,
-    // each has a team of threads in one warp, which take its products in turn.
+    // Once all products of a side are there: products[i] <- the sum of row i. Where rows are few, each has a team of threads in one warp, who add
+    // kMailDiagonals of its products at a time in turn.
     __device__ void add(const MailRows& side, int thread) const {
-        int level = 0;
-        while (level < kMostAddLevel && side.rows << (level + 1) <= kProductThreads) ++level;
+        const int level = side.team_level;
         const int lane = thread % 32;
         const int rows_of_warp = 32 >> level;
-        const int row = thread / 32 * rows_of_warp + (lane & (rows_of_warp - 1));
-        const int first = lane >> (5 - level);
+        const int row = thread / 32 * rows_of_warp + lane % rows_of_warp;
+        const int turn = lane >> (5 - level);
         T* const of = products();
         const MailDiagonal* const diagonals = side.in_shared(shared);
-        for (int begin = 0; begin < side.rows; begin += kProductThreads >> level) {
-            const int i = begin + row;
+        for (int first = 0; first < side.rows; first += kProductThreads >> level) {
+            const int i = first + row;
             T sum = 0;
-            if (i < side.rows) {
-                for (int d = first; d < side.diagonals && i < diagonals[d].size; d += kMailDiagonals << level) {
-                    T parts[kMailDiagonals];
+            for (int d = turn * kMailDiagonals; d < side.diagonals; d += kMailDiagonals << level) {
+                const int4* const from = reinterpret_cast<const int4*>(diagonals + d);
+                int4 two[kMailDiagonals / 2];
 #pragma unroll
-                    for (int k = 0; k < kMailDiagonals; ++k) {
-                        const int at = d + (k << level);
-                        const MailDiagonal diagonal = at < side.diagonals ? diagonals[at] : MailDiagonal{0, 0};
-                        parts[k] = i < diagonal.size ? of[diagonal.begin + i] : T(0);
-                    }
-                    sum += (parts[0] + parts[1]) + (parts[2] + parts[3]);
+                for (int k = 0; k < kMailDiagonals / 2; ++k) two[k] = from[k];
+                if (i >= two[0].y) break;
+                T parts[kMailDiagonals];
+#pragma unroll
+                for (int k = 0; k < kMailDiagonals / 2; ++k) {
+                    parts[2 * k] = i < two[k].y ? of[two[k].x + i] : T(0);
+                    parts[2 * k + 1] = i < two[k].w ? of[two[k].z + i] : T(0);
                 }
+                sum += ((parts[0] + parts[1]) + (parts[2] + parts[3])) + ((parts[4] + parts[5]) + (parts[6] + parts[7]));
             }
-            for (int d = 16; d >= rows_of_warp; d /= 2) sum += __shfl_xor_sync(0xffffffffu, sum, d);
-            if (i < side.rows && first == 0) of[i] = sum;
+            __syncwarp();
+            for (int lanes = 16; lanes >= rows_of_warp; lanes /= 2) sum += __shfl_xor_sync(0xffffffffu, sum, lanes);
+            if (i < side.rows && turn == 0) of[i] = sum;
         }
         __syncwarp();
     }
