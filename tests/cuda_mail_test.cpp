@@ -264,6 +264,7 @@ TEST_CASE("cuda mail: what gathers give, and the same bits however it is launche
         compare<Lsqr<double>>(a, 726);
         compare<Lsmr<float>>(a, 726);
         compare<Lsqr<float>>(a, 726);
+        if (a->cols() <= 20) continue;  // CGLS has solved it before the limit
         compare<Cgls<double>>(a, 726);
         compare<Cgls<float>>(a, 726);
     }

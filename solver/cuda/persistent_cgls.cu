@@ -198,6 +198,7 @@ __global__ void __launch_bounds__(kPersistentThreads, 1)
             sync(q_written, kBoth);
             double q2 = handed.q_squares.sum();
             announce(problem.u_sums, q2, pass_tag);
+            if constexpr (!kAlone) let_sums_cross();
             q2 = total(problem.u_sums, q2, pass_tag);
             p2 = total(problem.x_sums, p2, pass_tag);
             if (lane == 0) {
@@ -219,6 +220,7 @@ __global__ void __launch_bounds__(kPersistentThreads, 1)
             sync(s_written, kBoth);
             double s2 = handed.s_squares.sum();
             announce(problem.v_sums, s2, pass_tag);
+            if constexpr (!kAlone) let_sums_cross();
             s2 = total(problem.v_sums, s2, pass_tag);
             if (k + 1 < iterations) {
                 // As the recurrence will have it.

@@ -106,8 +106,8 @@ __global__ void __launch_bounds__(kPersistentThreads, 1)
     const auto& forward = part.forward;
     const auto& adjoint = part.adjoint;
     // After p passes u-hat and v-hat lie in places p mod 2; in the others, those of the pass before.
-    const auto u_of = [&](int passes) { return reinterpret_cast<T*>(shared + problem.u_at[passes & 1]); };
-    const auto v_of = [&](int passes) { return reinterpret_cast<T*>(shared + problem.v_at[passes & 1]); };
+    const auto u_of = [&](int passes) { return reinterpret_cast<T*>(shared + ((passes & 1) == 0 ? problem.u_at[0] : problem.u_at[1])); };
+    const auto v_of = [&](int passes) { return reinterpret_cast<T*>(shared + ((passes & 1) == 0 ? problem.v_at[0] : problem.v_at[1])); };
     // Products with rows of A; those with A^T lie where v-hat will, those of mailed values where all their parts lay.
     T* const dots = reinterpret_cast<T*>(shared + (kMailed ? problem.mail.products_at : problem.dots_at));
     constexpr int kVectors = kStepVectors<R>;
@@ -149,8 +149,11 @@ __global__ void __launch_bounds__(kPersistentThreads, 1)
         if constexpr (kMailed) part.send_columns(v_of(0), product_thread);
         for (int k = 0; k < iterations; ++k) {
             const std::uint64_t pass_tag = tag + static_cast<std::uint64_t>(k);
-            // Stage A: u-hat <- c1 A v-hat + c2 u-hat.
+            const T* const u = u_of(k);
+            T* const u_next = u_of(k + 1);
             const T* const v = v_of(k);
+            T* const v_next = v_of(k + 1);
+            // Stage A: u-hat <- c1 A v-hat + c2 u-hat.
             if constexpr (kAlone) {
                 forward.multiply(OwnVector<T>{v}, dots, product_thread);
             } else if constexpr (kGathered) {
@@ -165,13 +168,12 @@ __global__ void __launch_bounds__(kPersistentThreads, 1)
                 if constexpr (kMailed) part.clear(product_thread);
                 break;
             }
-            const T* const u = u_of(k);
-            T* const u_next = u_of(k + 1);
             const T c1 = handed.u_product;
             const T c2 = handed.u_vector;
             double squares = 0;
+#pragma unroll 1
             for (int i = product_thread; i < forward.rows; i += kProductThreads) {
-                const T value = c2 != T(0) ? c1 * dots[i] + c2 * u[i] : c1 * dots[i];
+                const T value = c1 * dots[i] + c2 * (c2 != T(0) ? u[i] : T(0));
                 if constexpr (kGathered) forward.send(i, value, pass_tag);
                 u_next[i] = value;
                 squares += static_cast<double>(value) * static_cast<double>(value);
@@ -182,7 +184,6 @@ __global__ void __launch_bounds__(kPersistentThreads, 1)
             if constexpr (kMailed) part.send_rows(u_next, product_thread);
 
             // Stage B: v-hat <- d1 A^T u-hat + d2 v-hat, and the step of the iteration before.
-            T* const v_next = v_of(k + 1);
             const T* const v_dots = kMailed ? dots : v_next;
             if constexpr (kAlone) {
                 adjoint.multiply(OwnVector<T>{u_next}, v_next, product_thread);
@@ -199,8 +200,9 @@ __global__ void __launch_bounds__(kPersistentThreads, 1)
             const T d2 = handed.v_vector;
             double x_squares[1] = {0};
             squares = 0;
+#pragma unroll 1
             for (int j = product_thread; j < adjoint.rows; j += kProductThreads) {
-                T value = d2 != T(0) ? d1 * v_dots[j] + d2 * v[j] : d1 * v_dots[j];
+                T value = d1 * v_dots[j] + d2 * (d2 != T(0) ? v[j] : T(0));
                 if constexpr (kGathered) adjoint.send(j, value, pass_tag + 1);
                 if constexpr (kMailed) value = mailable(value);
                 v_next[j] = value;
@@ -214,6 +216,7 @@ __global__ void __launch_bounds__(kPersistentThreads, 1)
             }
             const Step step = own_step(&recurrence, v, step_own);
             const auto coefficients = handed.step;
+#pragma unroll 1
             for (int j = product_thread; j < adjoint.rows; j += kProductThreads) step(j, coefficients, x_squares);
             handed.x_squares.put(product_thread, x_squares[0]);
             arrive(x_written, kWorkers);
@@ -231,6 +234,7 @@ __global__ void __launch_bounds__(kPersistentThreads, 1)
             double u2 = handed.u_squares.sum();
             if constexpr (!kAlone) {
                 publish(problem.u_sums, u2, pass_tag);
+                let_sums_cross();
                 u2 = collect(problem.u_sums, pass_tag);
             }
             const Length beta = length_of(u2);
@@ -245,6 +249,7 @@ __global__ void __launch_bounds__(kPersistentThreads, 1)
             double v2 = handed.v_squares.sum();
             if constexpr (!kAlone) {
                 publish(problem.v_sums, v2, pass_tag + 1);
+                let_sums_cross();
                 v2 = collect(problem.v_sums, pass_tag + 1);
             }
             if (lane == 0) {
