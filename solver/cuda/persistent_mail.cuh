@@ -198,7 +198,7 @@ struct MailPart {
             letter.write(mailbox() + l * kValues);
         };
         if (forward.letters > kFewLetters) {
-#pragma unroll 3
+#pragma unroll 4
             for (int l = thread; l < forward.letters; l += kProductThreads) send(LetterPlaces<T>::of(rows, l), value(l), l);
             return;
         }
