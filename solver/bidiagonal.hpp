@@ -24,12 +24,12 @@ struct ProductFactors {
     double vector;
 };
 // Of u-hat <- c1 A v-hat + c2 u-hat.
-LSMR_HD inline ProductFactors forward_factors(double sigma, double alpha, double beta) {
-    return {sigma * (alpha > 0 && is_finite(alpha) ? 1.0 / alpha : 0.0), beta > 0 ? -alpha / beta : 0.0};
+LSMR_HD inline ProductFactors forward_factors(double sigma, const Length& alpha, const Length& beta) {
+    return {sigma * alpha.inverse, -alpha.value * beta.inverse};
 }
 // Of v-hat <- d1 A^T u-hat + d2 v-hat. beta = 0: the residual is reached exactly; v-hat becomes 0, so alpha is 0 and the tests then pass.
-LSMR_HD inline ProductFactors adjoint_factors(double sigma, double alpha, double beta) {
-    return {beta > 0 ? sigma / beta : 0.0, beta > 0 ? -beta / alpha : 0.0};
+LSMR_HD inline ProductFactors adjoint_factors(double sigma, const Length& alpha, const Length& beta) {
+    return {sigma * beta.inverse, -beta.value * alpha.inverse};
 }
 
 template <class T>
@@ -37,7 +37,6 @@ struct BidiagonalRecurrence {
     // Coefficients that the products and the update read.
     Coefficient<T> c1, c2;  // u-hat <- c1 A v-hat + c2 u-hat
     Coefficient<T> d1, d2;  // v-hat <- d1 A^T u-hat + d2 v-hat
-    T inverse_alpha;
     bool step_pending;      // the update of the last iteration is still to be made
 
     // What does not change.
@@ -50,15 +49,28 @@ struct BidiagonalRecurrence {
     IterationRecord record;  // of the last iteration; published once its ||x|| is known
 
     double alpha, beta;
-    double column_alpha;              // alpha_k, while alpha is alpha_{k+1} already: column k of B is (alpha_k, beta_{k+1})
-    double alpha_bar, rho;            // of the QR of B_k
-    double rho_bar, c_bar, s_bar;     // of the QR of its factor's transpose
-    double a_norm2;                   // for the estimate of ||A||_F
-    double max_rho_bar, min_rho_bar;  // for the estimate of cond(A)
+    double inverse_alpha, inverse_beta;               // as Length has them
+    double column_alpha;                              // alpha_k, while alpha is alpha_{k+1} already: column k of B is (alpha_k, beta_{k+1})
+    double alpha_bar, rho, inverse_rho;               // of the QR of B_k
+    double rho_bar, inverse_rho_bar, c_bar, s_bar;    // of the QR of its factor's transpose
+    double a_norm2;                                   // for the estimate of ||A||_F
+    double max_rho_bar, min_rho_bar;                  // for the estimate of cond(A)
     StopMemory memory;
 
-    // after_adjoint is adjoint_coefficients, which the update waits for, and then adjoint_estimates, which nothing but a stop waits for.
-    enum Stage { start_forward, start_adjoint, before_step, after_forward, after_adjoint, adjoint_coefficients, adjoint_estimates, host_stop };
+    // after_forward is step_made and then forward_norm; after_adjoint is adjoint_coefficients, which the update waits for, and then adjoint_estimates,
+    // which nothing but a stop waits for. Where ||x|| comes last, step_made comes between these two.
+    enum Stage {
+        start_forward,
+        start_adjoint,
+        before_step,
+        after_forward,
+        step_made,
+        forward_norm,
+        after_adjoint,
+        adjoint_coefficients,
+        adjoint_estimates,
+        host_stop
+    };
 
     // sigma, lambda scaled; ||x0|| for the tests before the first iteration.
     void prepare(double sigma_, double lambda_, const StopRules& rules_, const RecordRing& ring_, double x0_norm) {
@@ -78,17 +90,17 @@ struct BidiagonalRecurrence {
         set_products();
     }
 
-    LSMR_HD void on_start_forward(double beta_1) {
+    LSMR_HD void on_start_forward(const Length& beta_1) {
         progress.code = kGoOn;
-        beta = beta_1;
-        set(d1, beta > 0 && is_finite(beta) ? sigma / beta : 0.0);
+        set_beta(beta_1);
+        set(d1, sigma * inverse_beta);
         set(d2, 0.0);
     }
 
-    LSMR_HD void on_start_adjoint(double alpha_1) {
-        alpha = alpha_1;
+    LSMR_HD void on_start_adjoint(const Length& alpha_1) {
+        set_alpha(alpha_1);
         alpha_bar = alpha;
-        rho = rho_bar = c_bar = 1;
+        rho = rho_bar = inverse_rho = inverse_rho_bar = c_bar = 1;
         s_bar = 0;
         a_norm2 = alpha * alpha;
         max_rho_bar = 0;  // rho_bar_0 = 1 is a dummy and stays out: the estimate must not depend on the scale of A
@@ -110,11 +122,16 @@ struct BidiagonalRecurrence {
         test();
     }
 
-    LSMR_HD void on_forward(double new_beta, double x_norm) {
+    LSMR_HD void on_forward(const Length& new_beta, double x_norm) {
         if (progress.finished) return;
-        // The update that ran beside the product belongs to the iteration before; now its ||x|| is known.
-        progress.x_norm = x_norm;
         step_pending = false;
+        on_step(x_norm);
+        if (!progress.stopped()) on_forward_norm(new_beta);
+    }
+    // The update that ran beside the product belongs to the iteration before; now its ||x|| is known.
+    LSMR_HD void on_step(double x_norm) {
+        if (progress.finished) return;
+        progress.x_norm = x_norm;
         if (progress.iteration > 0) {
             record.x_norm = x_norm;
             ring.put(record);
@@ -124,11 +141,15 @@ struct BidiagonalRecurrence {
             progress.finished = true;
             return;
         }
-        if (!is_finite(x_norm)) return fail(Suspect::iterate, progress.iteration);
+        if (!is_finite(x_norm)) fail(Suspect::iterate, progress.iteration);
+    }
+    LSMR_HD void on_forward_norm(const Length& new_beta) {
+        if (progress.stopped()) return;
+        step_pending = false;
         column_alpha = alpha;
-        beta = new_beta;
+        set_beta(new_beta);
         if (!is_finite(beta)) return fail(Suspect::beta, progress.iteration + 1);
-        const ProductFactors factors = adjoint_factors(sigma, alpha, beta);
+        const ProductFactors factors = adjoint_factors(sigma, {alpha, inverse_alpha}, new_beta);
         set(d1, factors.product);
         set(d2, factors.vector);
     }
@@ -152,6 +173,14 @@ struct BidiagonalRecurrence {
     LSMR_HD std::int64_t kept(std::int64_t window) const { return progress.iteration + 1 < window ? progress.iteration + 1 : window; }
 
   protected:
+    LSMR_HD void set_alpha(const Length& to) {
+        alpha = to.value;
+        inverse_alpha = to.inverse;
+    }
+    LSMR_HD void set_beta(const Length& to) {
+        beta = to.value;
+        inverse_beta = to.inverse;
+    }
     // One more column of both factorisations, with alpha_{k+1} as the last adjoint product gave it.
     struct Factors {
         Rotation hat;      // of alpha_bar and lambda
@@ -161,24 +190,29 @@ struct BidiagonalRecurrence {
         double theta_bar;
         double rho_temp;
         double rho_old, rho_bar_old;
+        double inverse_rho_old, inverse_rho_bar_old;
     };
     Factors column;  // the last one
     LSMR_HD const Factors& factor() {
         Factors& f = column;
-        f.hat = lambda > 0 ? rotate(alpha_bar, lambda) : Rotation{1.0, 0.0, alpha_bar};
+        f.hat = lambda > 0 ? rotate(alpha_bar, lambda) : Rotation{.c = 1, .s = 0, .r = alpha_bar, .inverse_r = 0};
         f.rho_old = rho;
+        f.inverse_rho_old = inverse_rho;
         f.q = rotate(f.hat.r, beta);
         rho = f.q.r;
+        inverse_rho = f.q.inverse_r;
         f.theta = f.q.s * alpha;
         alpha_bar = f.q.c * alpha;
 
         f.rho_bar_old = rho_bar;
+        f.inverse_rho_bar_old = inverse_rho_bar;
         f.theta_bar = s_bar * rho;
         f.rho_temp = c_bar * rho;
         f.q_bar = rotate(f.rho_temp, f.theta);
         c_bar = f.q_bar.c;
         s_bar = f.q_bar.s;
         rho_bar = f.q_bar.r;
+        inverse_rho_bar = f.q_bar.inverse_r;
         return f;
     }
     // The iteration is done but for its update of x: its norms, and the tests on them.
@@ -191,7 +225,7 @@ struct BidiagonalRecurrence {
         // ||A||_F: the part seen so far, before alpha_{k+1}.
         a_norm2 += square(beta);
         const double k = static_cast<double>(progress.iteration);
-        progress.a_estimated = std::sqrt(a_norm2 + k * square(lambda));
+        progress.a_estimated = length_of(a_norm2 + k * square(lambda)).value;
         progress.a_norm = rules.a_norm > 0 ? rules.a_norm : progress.a_estimated;
         a_norm2 += square(alpha);
         // cond(A):
@@ -213,8 +247,7 @@ struct BidiagonalRecurrence {
     }
     // Coefficients of the next forward product, and of the update.
     LSMR_HD void set_products() {
-        const ProductFactors factors = forward_factors(sigma, alpha, beta);
-        inverse_alpha = static_cast<T>(alpha > 0 && is_finite(alpha) ? 1.0 / alpha : 0.0);
+        const ProductFactors factors = forward_factors(sigma, {alpha, inverse_alpha}, {beta, inverse_beta});
         set(c1, factors.product);
         set(c2, factors.vector);
     }
@@ -253,7 +286,7 @@ struct KeepVector {
         T inverse_alpha;
     };
     LSMR_HD Coefficients load() const {
-        return {r->progress.stopped() ? nullptr : basis + r->progress.iteration % window * n, r->inverse_alpha};
+        return {r->progress.stopped() ? nullptr : basis + r->progress.iteration % window * n, static_cast<T>(r->inverse_alpha)};
     }
     LSMR_HD void operator()(std::int64_t j, const Coefficients& k, double*) const {
         if (k.slot != nullptr) k.slot[j] = k.inverse_alpha * v[j];

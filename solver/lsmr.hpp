@@ -27,28 +27,31 @@ struct LsmrRecurrence : BidiagonalRecurrence<T> {
     // The only entry of executors: runs `stage` with the sums of squares it asks for.
     //   start_forward   sums[0] = ||u-hat||^2            start_adjoint   sums[0] = ||v-hat||^2
     //   after_forward   sums[0] = ||u-hat||^2, sums[1] = ||x||^2 after the update beside it
+    //   step_made       sums[0] = ||x||^2                forward_norm    sums[0] = ||u-hat||^2
     //   after_adjoint   sums[0] = ||v-hat||^2            host_stop       code: the status to stop with
     //   adjoint_coefficients as after_adjoint; adjoint_estimates none
     //   before_step     those of part_within(); only where there is a trust radius
     LSMR_HD void finish(int stage, const double* sums, int code) {
         switch (stage) {
-            case Base::start_forward: this->on_start_forward(std::sqrt(sums[0])); break;
-            case Base::start_adjoint: on_start(std::sqrt(sums[0])); break;
+            case Base::start_forward: this->on_start_forward(length_of(sums[0])); break;
+            case Base::start_adjoint: on_start(length_of(sums[0])); break;
             case Base::before_step: this->bound_step(e2, sums); break;
-            case Base::after_forward: this->on_forward(std::sqrt(sums[0]), std::sqrt(sums[1])); break;
+            case Base::after_forward: this->on_forward(length_of(sums[0]), length_of(sums[1]).value); break;
+            case Base::step_made: this->on_step(length_of(sums[0]).value); break;
+            case Base::forward_norm: this->on_forward_norm(length_of(sums[0])); break;
             case Base::after_adjoint:
-                coefficients(std::sqrt(sums[0]));
+                coefficients(length_of(sums[0]));
                 estimates();
                 break;
-            case Base::adjoint_coefficients: coefficients(std::sqrt(sums[0])); break;
+            case Base::adjoint_coefficients: coefficients(length_of(sums[0])); break;
             case Base::adjoint_estimates: estimates(); break;
             default: this->on_host_stop(code);
         }
     }
 
   private:
-    LSMR_HD void on_start(double alpha_1) {
-        zeta_bar = alpha_1 * this->beta;
+    LSMR_HD void on_start(const Length& alpha_1) {
+        zeta_bar = alpha_1.value * this->beta;
         beta_dd = this->beta;
         beta_d = 0;
         rho_dot = 1;
@@ -58,19 +61,19 @@ struct LsmrRecurrence : BidiagonalRecurrence<T> {
         this->on_start_adjoint(alpha_1);
     }
 
-    LSMR_HD void coefficients(double new_alpha) {
+    LSMR_HD void coefficients(const Length& new_alpha) {
         if (this->progress.stopped()) return;
-        this->alpha = new_alpha;
-        if (!is_finite(new_alpha)) return this->fail(Suspect::alpha, this->progress.iteration + 1);
+        this->set_alpha(new_alpha);
+        if (!is_finite(new_alpha.value)) return this->fail(Suspect::alpha, this->progress.iteration + 1);
         if (this->has_grown()) return this->stop(static_cast<int>(Status::breakdown));
 
         const typename Base::Factors& f = this->factor();
         zeta_old = zeta;
         zeta = f.q_bar.c * zeta_bar;
         zeta_bar = -f.q_bar.s * zeta_bar;
-        e1 = static_cast<T>(f.theta_bar * f.q.r / (f.rho_old * f.rho_bar_old));
-        e2 = static_cast<T>(zeta / (f.q.r * f.q_bar.r));
-        e3 = static_cast<T>(f.theta / f.q.r);
+        e1 = static_cast<T>(f.theta_bar * f.q.r * (f.inverse_rho_old * f.inverse_rho_bar_old));
+        e2 = static_cast<T>(zeta * (f.q.inverse_r * f.q_bar.inverse_r));
+        e3 = static_cast<T>(f.theta * f.q.inverse_r);
         this->set_products();
         // As T holds them: in fp32 a finite double may be too large.
         if (!is_finite(static_cast<double>(e1)) || !is_finite(static_cast<double>(e2)) || !is_finite(static_cast<double>(e3))) {
@@ -92,12 +95,12 @@ struct LsmrRecurrence : BidiagonalRecurrence<T> {
         theta_tilde = tilde.s * f.q_bar.r;
         rho_dot = tilde.c * f.q_bar.r;
         beta_d = -tilde.s * beta_d + tilde.c * beta_hat;
-        tau_tilde = (zeta_old - theta_tilde_old * tau_tilde) / tilde.r;
+        tau_tilde = (zeta_old - theta_tilde_old * tau_tilde) * tilde.inverse_r;
         const double tau_dot = (zeta - theta_tilde * tau_tilde) / rho_dot;
         d += square(beta_check);
         // rho_dot = 0 only where the residual is reached exactly (rho_bar = 0 or a zero cosine): no tau term is left then.
         const double tau_term = rho_dot != 0 ? square(beta_d - tau_dot) : 0.0;
-        this->complete(std::sqrt(d + tau_term + square(beta_dd)), zeta_bar < 0 ? -zeta_bar : zeta_bar);
+        this->complete(length_of(d + tau_term + square(beta_dd)).value, zeta_bar < 0 ? -zeta_bar : zeta_bar);
     }
 };
 
@@ -115,7 +118,7 @@ struct LsmrStep {
         T e1, e2, e3, inverse_alpha;
         bool active;
     };
-    LSMR_HD Coefficients load() const { return {r->e1, r->e2, r->e3, r->inverse_alpha, r->step_pending}; }
+    LSMR_HD Coefficients load() const { return {r->e1, r->e2, r->e3, static_cast<T>(r->inverse_alpha), r->step_pending}; }
     LSMR_HD void operator()(std::int64_t j, const Coefficients& k, double* sums) const {
         T xj = x[j];
         if (k.active) {

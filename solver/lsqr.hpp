@@ -28,22 +28,24 @@ struct LsqrRecurrence : BidiagonalRecurrence<T> {
     // The only entry of executors, as LsmrRecurrence::finish.
     LSMR_HD void finish(int stage, const double* sums, int code) {
         switch (stage) {
-            case Base::start_forward: this->on_start_forward(std::sqrt(sums[0])); break;
-            case Base::start_adjoint: on_start(std::sqrt(sums[0])); break;
+            case Base::start_forward: this->on_start_forward(length_of(sums[0])); break;
+            case Base::start_adjoint: on_start(length_of(sums[0])); break;
             case Base::before_step: this->bound_step(e1, sums); break;
-            case Base::after_forward: this->on_forward(std::sqrt(sums[0]), std::sqrt(sums[1])); break;
+            case Base::after_forward: this->on_forward(length_of(sums[0]), length_of(sums[1]).value); break;
+            case Base::step_made: this->on_step(length_of(sums[0]).value); break;
+            case Base::forward_norm: this->on_forward_norm(length_of(sums[0])); break;
             case Base::after_adjoint:
-                coefficients(std::sqrt(sums[0]));
+                coefficients(length_of(sums[0]));
                 estimates();
                 break;
-            case Base::adjoint_coefficients: coefficients(std::sqrt(sums[0])); break;
+            case Base::adjoint_coefficients: coefficients(length_of(sums[0])); break;
             case Base::adjoint_estimates: estimates(); break;
             default: this->on_host_stop(code);
         }
     }
 
   private:
-    LSMR_HD void on_start(double alpha_1) {
+    LSMR_HD void on_start(const Length& alpha_1) {
         phi_bar = this->beta;
         phi = psi2 = 0;
         // The first "update" makes w = v and leaves x alone, since w = 0.
@@ -51,10 +53,10 @@ struct LsqrRecurrence : BidiagonalRecurrence<T> {
         this->on_start_adjoint(alpha_1);
     }
 
-    LSMR_HD void coefficients(double new_alpha) {
+    LSMR_HD void coefficients(const Length& new_alpha) {
         if (this->progress.stopped()) return;
-        this->alpha = new_alpha;
-        if (!is_finite(new_alpha)) return this->fail(Suspect::alpha, this->progress.iteration + 1);
+        this->set_alpha(new_alpha);
+        if (!is_finite(new_alpha.value)) return this->fail(Suspect::alpha, this->progress.iteration + 1);
         if (this->has_grown()) return this->stop(static_cast<int>(Status::breakdown));
 
         const typename Base::Factors& f = this->factor();
@@ -62,9 +64,9 @@ struct LsqrRecurrence : BidiagonalRecurrence<T> {
         psi2 += square(f.hat.s * phi_bar);
         phi = f.q.c * phi_hat;
         phi_bar = -f.q.s * phi_hat;
-        e1 = static_cast<T>(phi / f.q.r);
-        e2 = static_cast<T>(f.theta / f.q.r);
-        inverse_rho = static_cast<T>(1.0 / f.q.r);
+        e1 = static_cast<T>(phi * f.q.inverse_r);
+        e2 = static_cast<T>(f.theta * f.q.inverse_r);
+        inverse_rho = static_cast<T>(f.q.inverse_r);
         this->set_products();
         // As T holds them: in fp32 a finite double may be too large.
         if (!is_finite(static_cast<double>(e1)) || !is_finite(static_cast<double>(e2))) {
@@ -77,7 +79,7 @@ struct LsqrRecurrence : BidiagonalRecurrence<T> {
         if (this->progress.stopped()) return;
         // Abar^T rbar = phi_bar alpha_bar v: its size is that of theta phi.
         const double ar = this->column.theta * phi;
-        this->complete(std::sqrt(square(phi_bar) + psi2), ar < 0 ? -ar : ar);
+        this->complete(length_of(square(phi_bar) + psi2).value, ar < 0 ? -ar : ar);
     }
 };
 
@@ -95,7 +97,7 @@ struct LsqrStep {
         T e1, e2, inverse_alpha, inverse_rho;
         bool active;
     };
-    LSMR_HD Coefficients load() const { return {r->e1, r->e2, r->inverse_alpha, r->inverse_rho, r->step_pending}; }
+    LSMR_HD Coefficients load() const { return {r->e1, r->e2, static_cast<T>(r->inverse_alpha), r->inverse_rho, r->step_pending}; }
     LSMR_HD void operator()(std::int64_t j, const Coefficients& k, double* sums) const {
         T xj = x[j];
         if (k.active) {

@@ -21,7 +21,7 @@ enum class DampCenter { zero, x0, given };
 // mixed: fp32, corrected in fp64 (solver/refine.hpp).
 enum class Precision { fp64, fp32, mixed };
 enum class DeviceKind { automatic, cpu, cuda };
-// How iterations run on a GPU. graph: a few kernels each, recorded and replayed. persistent: many iterations of LSMR or LSQR in one kernel, for
+// How iterations run on a GPU. graph: a few kernels each, recorded and replayed. persistent: many iterations of LSMR, LSQR or CGLS in one kernel, for
 // small matrices (solver/cuda/persistent_kernel.hpp).
 enum class ExecutorKind { automatic, graph, persistent };
 

@@ -20,8 +20,8 @@ enum class Beside { nothing, product };
 // Where a recurrence leaves its records: a ring that the host reads behind it. In memory that both sides can address.
 struct RecordRing {
     IterationRecord* records = nullptr;
-    std::int64_t size = 0;
-    LSMR_HD void put(const IterationRecord& record) const { records[(record.iteration - 1) % size] = record; }
+    std::int64_t size = 0;  // a power of two: a GPU divides integers in many steps
+    LSMR_HD void put(const IterationRecord& record) const { records[(record.iteration - 1) & (size - 1)] = record; }
 };
 
 // Which number was not finite.

@@ -70,7 +70,7 @@ LSMR_HD inline std::int64_t default_stall_window(std::int64_t rows, std::int64_t
 }
 
 // False while A x is no nearer to b than half of it (b = 0: nothing to be near to).
-LSMR_HD inline bool fits(double b_norm, double r_norm) { return b_norm == 0 || r_norm <= 0.5 * b_norm; }
+LSMR_HD inline bool fits(double b_norm, double r_norm) { return (b_norm == 0) | (r_norm <= 0.5 * b_norm); }
 
 inline constexpr int kGoOn = -1;  // in place of a Status, as an int: kernels keep it in the state
 
@@ -82,21 +82,28 @@ LSMR_HD inline int passed_test(const StopRules& rules, const Estimates& e) {
         if (e.ar_norm <= rules.ar_bound) return static_cast<int>(Status::least_squares);
         return e.ar_norm <= rules.eps * a_times_r ? static_cast<int>(Status::least_squares_eps) : kGoOn;
     }
-    const bool fit = fits(rules.b_norm, e.r_norm);
-    if (e.r_norm == 0) return static_cast<int>(Status::compatible);
-    if (fit && e.r_norm <= rules.btol * rules.b_norm + rules.atol * a_times_x) return static_cast<int>(Status::compatible);
-    if (e.ar_norm <= rules.atol * a_times_r || e.ar_norm <= rules.ar_bound) return static_cast<int>(Status::least_squares);
-    if (rules.conlim > 0 && rules.conlim * rules.eps < 1 && e.cond >= rules.conlim) return static_cast<int>(Status::condition_limit);
     const double floor = rules.floor * rules.eps;
     const double atol = rules.atol > floor ? rules.atol : floor;
     const double btol = rules.btol > floor ? rules.btol : floor;
-    if (fit && e.r_norm <= btol * rules.b_norm + atol * a_times_x) return static_cast<int>(Status::compatible_eps);
-    // Nothing better can be had: b - A x is rounding alone.
     const double a_times_x0 = (rules.a_norm_of_x0 > 0 ? rules.a_norm_of_x0 : e.a_norm) * rules.x0_norm;
-    if (e.r_norm <= floor * (rules.b_norm + (a_times_x > a_times_x0 ? a_times_x : a_times_x0))) return static_cast<int>(Status::compatible_eps);
-    if (e.ar_norm <= atol * a_times_r) return static_cast<int>(Status::least_squares_eps);
-    if (rules.conlim > 0 && e.cond * rules.eps >= 1) return static_cast<int>(Status::condition_eps);
-    return kGoOn;
+    // All at once, without a branch for each: that is what a GPU waits for.
+    const bool fit = fits(rules.b_norm, e.r_norm);
+    const bool has_limit = rules.conlim > 0;
+    const bool compatible = (e.r_norm == 0) | (fit & (e.r_norm <= rules.btol * rules.b_norm + rules.atol * a_times_x));
+    const bool least_squares = (e.ar_norm <= rules.atol * a_times_r) | (e.ar_norm <= rules.ar_bound);
+    const bool limit = has_limit & (rules.conlim * rules.eps < 1) & (e.cond >= rules.conlim);
+    // The second: nothing better can be had, b - A x is rounding alone.
+    const bool compatible_eps = (fit & (e.r_norm <= btol * rules.b_norm + atol * a_times_x)) |
+                                (e.r_norm <= floor * (rules.b_norm + (a_times_x > a_times_x0 ? a_times_x : a_times_x0)));
+    const bool least_squares_eps = e.ar_norm <= atol * a_times_r;
+    const bool limit_eps = has_limit & (e.cond * rules.eps >= 1);
+    if (!(compatible | least_squares | limit | compatible_eps | least_squares_eps | limit_eps)) return kGoOn;
+    return static_cast<int>(compatible          ? Status::compatible
+                            : least_squares     ? Status::least_squares
+                            : limit             ? Status::condition_limit
+                            : compatible_eps    ? Status::compatible_eps
+                            : least_squares_eps ? Status::least_squares_eps
+                                                : Status::condition_eps);
 }
 
 // The code to stop with: of the tests 1 to 6 once they passed often enough, then 7, 12; kGoOn when none does.

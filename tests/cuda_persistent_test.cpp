@@ -25,7 +25,7 @@ PrepareOptions on_graph() { return with_executor(ExecutorKind::graph); }
 PrepareOptions persistent() { return with_executor(ExecutorKind::persistent); }
 PrepareOptions automatic() { return with_executor(ExecutorKind::automatic); }
 
-constexpr Method kRun[] = {Method::lsmr, Method::lsqr};
+constexpr Method kRun[] = {Method::lsmr, Method::lsqr, Method::cgls};
 
 // Where blocks gather; where they send one another values: cuda_mail_test.cpp.
 SmallPlan plan_of(const CsrMatrix& a, std::int64_t value_bytes, const PersistentLimits& limits = {132, std::int64_t{60} << 20, 228352, true}) {
@@ -174,7 +174,10 @@ TEST_CASE("cuda persistent: refused in words where it is asked for and cannot be
     CHECK_THROWS_AS(PreparedProblem(a, rows), InputError);
     PreparedProblem problem(a, persistent());
     Vector x(70, 0.0);
-    CHECK_THROWS_WITH_AS(problem.solve(b, x, with_method(Method::cgls)), "the persistent executor is refused: it runs lsmr and lsqr, not cgls", InputError);
+    PreparedProblem definite(chain(40), persistent());
+    Vector x_of_chain(40, 0.0);
+    CHECK_THROWS_WITH_AS(definite.solve(Vector(40, 1.0), x_of_chain, with_method(Method::cg)), "the persistent executor is refused: it runs lsmr, lsqr and cgls, not cg",
+                         InputError);
     SolveOptions bounded = with_method(Method::lsmr);
     bounded.trust_radius = 1;
     CHECK_THROWS_WITH_AS(problem.solve(b, x, bounded), "the persistent executor is refused: it has no trust radius", InputError);
@@ -182,6 +185,9 @@ TEST_CASE("cuda persistent: refused in words where it is asked for and cannot be
     damped.damp = 1;
     CHECK_THROWS_AS(problem.solve(b, x, damped, true), InputError);
     CHECK(problem.solve(b, x, damped).converged());
+    damped.method = Method::cgls;
+    CHECK(problem.solve(b, x, damped, true).converged());
+    damped.method = Method::lsmr;
     damped.damp_center = DampCenter::x0;
     CHECK(problem.solve(b, x, damped, true).converged());
 }

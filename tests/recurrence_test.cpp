@@ -141,6 +141,19 @@ TEST_CASE("recurrence: rotation") {
     }
     CHECK(rotate(0, 0).c == 1);  // not 0: the next division would be 0 / 0
     CHECK(rotate(0, 0).s == 0);
+    CHECK(std::isinf(rotate(0, 0).inverse_r));  // what is divided by r then is not finite
+    for (const double a : {1.0, -4.0, 1e-200, 1e-150, 1e150, 1e200}) check_within(rotate(a, 3 * a).inverse_r * rotate(a, 3 * a).r, 1, 4 * kEps64, "r / r");
+    for (const double x : {1.0, 3.0, 1e-300, 1e300, 0.7}) {
+        const Length root = length_of(x);
+        CHECK(root.value == std::sqrt(x));
+        check_within(root.value * root.inverse, 1, 2 * kEps64, "value inverse");
+    }
+    CHECK(length_of(0).value == 0);
+    CHECK(length_of(0).inverse == 0);
+    for (const double x : {std::numeric_limits<double>::infinity(), std::numeric_limits<double>::quiet_NaN()}) {
+        CHECK_FALSE(is_finite(length_of(x).value));
+        CHECK(length_of(x).inverse == 0);
+    }
     CHECK(is_finite(0));
     CHECK(is_finite(std::numeric_limits<double>::max()));
     CHECK_FALSE(is_finite(std::numeric_limits<double>::infinity()));

@@ -267,7 +267,7 @@ class CudaBackend {
             // Short iterations are bound by launches: they are recorded once and replayed. By now every buffer has been made, so nothing is
             // allocated while recording.
             if (persistent) {
-                if constexpr (cuda::kRunsPersistent<Method>) small_->template iterate<Method>(w, r, batch);
+                if constexpr (cuda::kRunsPersistent<Method>) small_->template iterate<Method>(w, r, batch, anchors);
             } else if (batch >= kGraphIterations && capturable()) {
                 if (!graph) graph.record(stream(), [&] {
                     for (std::int64_t i = 0; i < kGraphIterations; ++i) Method::iterate(*this, w, r, anchors);
@@ -355,7 +355,7 @@ class CudaBackend {
     template <class Method>
     bool runs_persistent(const Anchors<T>& anchors) const {
         return cuda::kRunsPersistent<Method> && small_ != nullptr && stack_ == nullptr && preconditioner_ == nullptr && !anchors.bounded && !anchors.variances &&
-               anchors.basis == nullptr;
+               anchors.basis == nullptr && anchors.linear == nullptr;
     }
     const LinearOperator<T>& current() const { return stack_ ? *stack_ : base_; }
     bool capturable() const { return current().capturable() && (preconditioner_ == nullptr || preconditioner_->capturable()); }

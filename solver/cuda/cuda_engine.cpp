@@ -80,7 +80,7 @@ class CudaEngine final : public Engine {
     SolveResult solve(std::span<const double> b, std::span<const double> linear, std::span<double> x, const SolveOptions& options,
                       bool use_x0, Observer* observer, const Resumption& resumption) override {
         const DeviceScope scope(context_.device());
-        if (options_.executor == ExecutorKind::persistent) check_persistent(options, use_x0);
+        if (options_.executor == ExecutorKind::persistent) check_persistent(options, use_x0, !linear.empty());
         DriveProblem problem = drive_problem(a_, b, linear, x, use_x0, audit_.get(), resumption);
         std::vector<double> guess;
         if (sketch_ && linear.empty()) {
@@ -179,14 +179,15 @@ class CudaEngine final : public Engine {
         return {};
     }
     // What the kernel does not have; a restart on a damped problem still takes the graph.
-    void check_persistent(const SolveOptions& options, bool use_x0) const {
+    void check_persistent(const SolveOptions& options, bool use_x0, bool with_linear) const {
         const auto refuse = [](const std::string& why) { throw InputError("the persistent executor is refused: " + why); };
-        if (options.method != Method::lsmr && options.method != Method::lsqr) refuse(fmt::format("it runs lsmr and lsqr, not {}", name(options.method)));
+        if (options.method == Method::cg) refuse("it runs lsmr, lsqr and cgls, not cg");
+        if (with_linear) refuse("it has no linear term");
         if (options.trust_radius > 0) refuse("it has no trust radius");
         if (options.estimate_variances) refuse("it estimates no variances");
         if (options.reorthogonalize != 0) refuse("it keeps no vectors to orthogonalise to");
-        const bool around_start = options.damp_center == DampCenter::x0 || (options.damp_center == DampCenter::zero && !use_x0);
-        if (options.damp > 0 && !around_start) refuse("the damping is around another point than the start, so that it becomes rows of A");
+        const bool any_center = options.method == Method::cgls || options.damp_center == DampCenter::x0 || (options.damp_center == DampCenter::zero && !use_x0);
+        if (options.damp > 0 && !any_center) refuse("the damping is around another point than the start, so that it becomes rows of A");
         if (options.damp > 0 && !a_.column_scale.empty()) refuse("the damping of scaled columns becomes rows of A");
     }
     std::int64_t vector_bytes() const {

@@ -1,4 +1,4 @@
-// The whole iteration of LSMR and LSQR in one kernel that stays on the device for many iterations: for problems so small that an iteration
+// The whole iteration of LSMR, LSQR and CGLS in one kernel that stays on the device for many iterations: for problems so small that an iteration
 // in several launches is bound by their latency. The host's side of it, the plan: solver/cuda/small_problem.hpp.
 #pragma once
 
@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <type_traits>
 
+#include "solver/cgls.hpp"
 #include "solver/lsmr.hpp"
 #include "solver/lsqr.hpp"
 
@@ -21,7 +22,7 @@ inline constexpr int kBlocksPerLane = 5;
 inline constexpr int kMostPersistentBlocks = 32 * kBlocksPerLane;
 // Each sum is published this often, so that fewer blocks wait at one address.
 inline constexpr int kReplicas = 4;
-// Vectors of n values beside v: h, hbar, x of LSMR.
+// Vectors of n values beside v: h, hbar, x of LSMR; s, x and the centre of the damping of CGLS.
 inline constexpr int kMostStepVectors = 3;
 
 // A sum of one block with the number of the pass that it belongs to, written and read as one.
@@ -65,12 +66,12 @@ struct PersistentSide {
 };
 
 // Products of a block's rows that lie one after the other, in order of the rows: of each of the first `size` of them, one.
-struct MailDiagonal {
+struct alignas(8) MailDiagonal {
     std::int32_t begin;
     std::int32_t size;
 };
 // So many are added at once.
-inline constexpr int kMailDiagonals = 4;
+inline constexpr int kMailDiagonals = 8;
 
 // One orientation of A as the mail has it, in device memory; the meaning is that of MailSide (solver/cuda/mail.hpp).
 struct PersistentMailSide {
@@ -107,8 +108,9 @@ struct PersistentProblem {
     // Sums that cross between blocks: kReplicas lists of kMostPersistentBlocks each. Tags only grow, over all launches.
     TaggedSum* u_sums = nullptr;
     TaggedSum* v_sums = nullptr;
+    TaggedSum* r_sums = nullptr;  // of CGLS
     TaggedSum* closing_sums = nullptr;
-    TaggedSum* x_sums = nullptr;  // twice, for even and for odd passes
+    TaggedSum* x_sums = nullptr;  // two lists: for even and for odd passes; of CGLS: of p, and of x - c
     // In a block's shared memory, in bytes: u and v twice, the vectors of the step, the products of its rows of A (where they are not mailed).
     std::uint32_t u_at[2] = {};
     std::uint32_t v_at[2] = {};
@@ -118,13 +120,21 @@ struct PersistentProblem {
     int blocks = 0;
 };
 
-// In the order in which the method's for_each_vector() names them.
+// What an iteration reads and changes: u, v, then h, hbar, x of LSMR, w, x of LSQR; of CGLS r, p, then s, x.
 template <class T>
 struct PersistentVectors {
     T* u = nullptr;
     T* v = nullptr;
     T* step[kMostStepVectors] = {};
+    const T* center = nullptr;  // of CGLS's damping; null: 0
 };
+template <class Method>
+PersistentVectors<typename Method::Value> persistent_vectors(const typename Method::Vectors& w, const Anchors<typename Method::Value>& anchors) {
+    using T = typename Method::Value;
+    if constexpr (std::is_same_v<Method, Lsmr<T>>) return {w.u, w.v, {w.h, w.hbar, w.x}};
+    else if constexpr (std::is_same_v<Method, Lsqr<T>>) return {w.u, w.v, {w.w, w.x}};
+    else return {w.r, w.p, {w.s, w.x}, anchors.center};
+}
 
 template <class Method>
 inline constexpr bool kRunsPersistent = false;
@@ -132,15 +142,25 @@ template <class T>
 inline constexpr bool kRunsPersistent<Lsmr<T>> = true;
 template <class T>
 inline constexpr bool kRunsPersistent<Lsqr<T>> = true;
+template <class T>
+inline constexpr bool kRunsPersistent<Cgls<T>> = true;
 
-// Allows the kernel as much shared memory as the problem takes. For the current device.
+// Allow the kernels as much shared memory as the problem takes. For the current device.
 template <class T>
 void prepare_persistent(const PersistentProblem<T>& problem);
+template <class T>
+void prepare_persistent_cgls(const PersistentProblem<T>& problem);
 
 // At most `iterations` iterations; fewer where the recurrence stops, and then x is made that of its last iteration, and the recurrence has
 // finished. Does nothing where it has finished before. r: in device memory. Tags tag .. tag + iterations + 1 are used.
-template <class Method>
-void launch_persistent(const PersistentProblem<typename Method::Value>& problem, const PersistentVectors<typename Method::Value>& vectors,
-                       typename Method::Recurrence* r, int iterations, std::uint64_t tag, cudaStream_t stream);
+template <class T>
+void launch_persistent(const PersistentProblem<T>& problem, const PersistentVectors<T>& vectors, LsmrRecurrence<T>* r, int iterations, std::uint64_t tag,
+                       cudaStream_t stream);
+template <class T>
+void launch_persistent(const PersistentProblem<T>& problem, const PersistentVectors<T>& vectors, LsqrRecurrence<T>* r, int iterations, std::uint64_t tag,
+                       cudaStream_t stream);
+template <class T>
+void launch_persistent(const PersistentProblem<T>& problem, const PersistentVectors<T>& vectors, CglsRecurrence<T>* r, int iterations, std::uint64_t tag,
+                       cudaStream_t stream);
 
 }  // namespace lsmr::cuda

@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <type_traits>
 
-#include "solver/cuda/persistent_kernel.hpp"
+#include "solver/cuda/persistent_block.cuh"
 
 namespace lsmr::cuda {
 
@@ -85,6 +85,7 @@ struct MailRows {
     int diagonals;
     int first_slot;
     int letters;  // of the list
+    int team_level;  // 2^this threads add a row
 
     __device__ MailRows(const PersistentMailSide& of, int slots_of_letter)
         : side(of),
@@ -92,7 +93,10 @@ struct MailRows {
           rows(of.block_rows[blockIdx.x + 1] - first_row),
           diagonals(of.diagonals_at[blockIdx.x + 1] - of.diagonals_at[blockIdx.x]),
           first_slot(of.begin[blockIdx.x]),
-          letters((of.begin[blockIdx.x + 1] - first_slot) / slots_of_letter) {}
+          letters((of.begin[blockIdx.x + 1] - first_slot) / slots_of_letter),
+          team_level(0) {
+        while (team_level < 3 && rows << (team_level + 1) <= kProductThreads && kMailDiagonals << team_level < diagonals) ++team_level;
+    }
     __device__ MailDiagonal* in_shared(unsigned char* shared) const { return reinterpret_cast<MailDiagonal*>(shared + side.diagonals_in_shared); }
     // Where the block's row i lies in a vector.
     __device__ int index(int i) const { return side.order[first_row + i]; }
@@ -106,7 +110,6 @@ template <class T>
 struct MailPart {
     using Word = std::conditional_t<sizeof(T) == 8, double2, float4>;
     static constexpr int kValues = Letter<T>::kValues;
-    static constexpr int kLetters = 4;  // under way
 
     const PersistentMail<T>& mail;
     unsigned char* shared;
@@ -126,11 +129,11 @@ struct MailPart {
         if constexpr (sizeof(T) == 8) return i == 0 ? word.x : word.y;
         else return i == 0 ? word.x : i == 1 ? word.y : i == 2 ? word.z : word.w;
     }
-    // Of the columns' list: in the mailbox of the rows' block.
-    __device__ T* slot_of_column(int letter) const {
-        const std::uint32_t sector = __ldg(mail.sectors + adjoint.first_slot / (2 * kValues) + letter / 2);
-        return mail.slots + (static_cast<std::int64_t>(sector) * 2 + letter % 2) * kValues;
+    // Of a letter of the columns' list: which letter of all mailboxes it is.
+    __device__ std::uint32_t place_of_column(int letter) const {
+        return __ldg(mail.sectors + adjoint.first_slot / (2 * kValues) + letter / 2) * 2 + static_cast<std::uint32_t>(letter & 1);
     }
+    __device__ T* slot(std::uint32_t letter) const { return mail.slots + static_cast<std::int64_t>(letter) * kValues; }
 
     // By all threads of the block.
     __device__ void load(int thread) const {
@@ -143,99 +146,125 @@ struct MailPart {
     // v-hat of the block's columns, which is mailable, to all rows.
     __device__ void send_columns(const T* v, int thread) const {
         const std::uint16_t* columns = mail.adjoint.rows + adjoint.first_slot;
-#pragma unroll 4
-        for (int l = thread; l < adjoint.letters; l += kProductThreads) {
-            const auto places = LetterPlaces<T>::of(columns, l);
+        const auto send = [&](const LetterPlaces<T>& places, std::uint32_t to) {
             Letter<T> letter;
 #pragma unroll
             for (int i = 0; i < kValues; ++i) letter.bits[i] = Letter<T>::bits_of(v[places[i]]);
-            letter.write(slot_of_column(l));
+            letter.write(slot(to));
+        };
+        if (adjoint.letters > kFewLetters) {
+#pragma unroll 4
+            for (int l = thread; l < adjoint.letters; l += kProductThreads) send(LetterPlaces<T>::of(columns, l), place_of_column(l));
+            return;
         }
+        LetterPlaces<T> places[2];
+        std::uint32_t to[2];
+        for_each_letter<2>(thread, adjoint.letters, [&](int k, int l) {
+            places[k] = LetterPlaces<T>::of(columns, l);
+            to[k] = place_of_column(l);
+        });
+        for_each_letter<2>(thread, adjoint.letters, [&](int k, int) { send(places[k], to[k]); });
     }
     // products <- a_ij v_j of the block's rows, as they come.
     __device__ void receive_columns(int thread) const {
-        T* const to = products();
-        const std::uint16_t* places_list = mail.forward.products + forward.first_slot;
-        for (int first = thread; first < forward.letters; first += kLetters * kProductThreads) {
-            LetterPlaces<T> places[kLetters];
-            Word word[kLetters];
-            Letter<T> letter[kLetters];
-#pragma unroll
-            for (int k = 0; k < kLetters; ++k) {
-                const int l = first + k * kProductThreads;
-                if (l < forward.letters) {
+        in_batches(forward.letters, [&](auto batch) {
+            constexpr int kLetters = decltype(batch)::value;
+            T* const to = products();
+            const std::uint16_t* places_list = mail.forward.products + forward.first_slot;
+            for (int first = thread; first < forward.letters; first += kLetters * kProductThreads) {
+                LetterPlaces<T> places[kLetters];
+                Word word[kLetters];
+                Letter<T> letter[kLetters];
+                for_each_letter<kLetters>(first, forward.letters, [&](int k, int l) {
                     places[k] = LetterPlaces<T>::of(places_list, l);
                     word[k] = value(l);
-                }
-            }
-            read_all<false>(first, forward.letters, letter, [&](int, int l) { return mailbox() + l * kValues; });
-#pragma unroll
-            for (int k = 0; k < kLetters; ++k) {
-                if (first + k * kProductThreads < forward.letters) {
+                });
+                read_all<false>(first, forward.letters, letter, [&](int, int l) { return mailbox() + l * kValues; });
+                for_each_letter<kLetters>(first, forward.letters, [&](int k, int) {
 #pragma unroll
                     for (int i = 0; i < kValues; ++i) to[places[k][i]] = part(word[k], i) * letter[k].value(i);
-                }
+                });
             }
-        }
+        });
         __syncwarp();
     }
     // a_ij u_i of the block's rows back to the columns.
     __device__ void send_rows(const T* u, int thread) const {
         const std::uint16_t* rows = mail.forward.rows + forward.first_slot;
-#pragma unroll 4
-        for (int l = thread; l < forward.letters; l += kProductThreads) {
-            const auto places = LetterPlaces<T>::of(rows, l);
-            const Word word = value(l);
+        const auto send = [&](const LetterPlaces<T>& places, const Word& word, int l) {
             Letter<T> letter;
 #pragma unroll
             for (int i = 0; i < kValues; ++i) letter.bits[i] = Letter<T>::bits_of(part(word, i) * u[places[i]]) | 1;
             letter.write(mailbox() + l * kValues);
+        };
+        if (forward.letters > kFewLetters) {
+#pragma unroll 4
+            for (int l = thread; l < forward.letters; l += kProductThreads) send(LetterPlaces<T>::of(rows, l), value(l), l);
+            return;
         }
+        LetterPlaces<T> places[2];
+        Word word[2];
+        for_each_letter<2>(thread, forward.letters, [&](int k, int l) {
+            places[k] = LetterPlaces<T>::of(rows, l);
+            word[k] = value(l);
+        });
+        for_each_letter<2>(thread, forward.letters, [&](int k, int l) { send(places[k], word[k], l); });
     }
     // products <- a_ij u_i of the block's columns, as they come.
     __device__ void receive_rows(int thread) const {
-        T* const to = products();
-        const std::uint16_t* places_list = mail.adjoint.products + adjoint.first_slot;
-        for (int first = thread; first < adjoint.letters; first += kLetters * kProductThreads) {
-            LetterPlaces<T> places[kLetters];
-            const T* from[kLetters];
-            Letter<T> letter[kLetters];
-#pragma unroll
-            for (int k = 0; k < kLetters; ++k) {
-                const int l = first + k * kProductThreads;
-                if (l < adjoint.letters) {
+        in_batches(adjoint.letters, [&](auto batch) {
+            constexpr int kLetters = decltype(batch)::value;
+            T* const to = products();
+            const std::uint16_t* places_list = mail.adjoint.products + adjoint.first_slot;
+            for (int first = thread; first < adjoint.letters; first += kLetters * kProductThreads) {
+                LetterPlaces<T> places[kLetters];
+                std::uint32_t from[kLetters];
+                Letter<T> letter[kLetters];
+                for_each_letter<kLetters>(first, adjoint.letters, [&](int k, int l) {
                     places[k] = LetterPlaces<T>::of(places_list, l);
-                    from[k] = slot_of_column(l);
-                }
-            }
-            read_all<true>(first, adjoint.letters, letter, [&](int k, int) { return from[k]; });
-#pragma unroll
-            for (int k = 0; k < kLetters; ++k) {
-                if (first + k * kProductThreads < adjoint.letters) {
+                    from[k] = place_of_column(l);
+                });
+                read_all<true>(first, adjoint.letters, letter, [&](int k, int) { return slot(from[k]); });
+                for_each_letter<kLetters>(first, adjoint.letters, [&](int k, int) {
 #pragma unroll
                     for (int i = 0; i < kValues; ++i) to[places[k][i]] = letter[k].value(i);
-                }
+                });
             }
-        }
+        });
         __syncwarp();
     }
-    // Once all products of a side are there: products[i] <- the sum of row i. A thread adds those rows that it has everywhere.
+    // Once all products of a side are there: products[i] <- the sum of row i. Where rows are few, each has a team of threads in one warp, who add
+    // kMailDiagonals of its products at a time in turn.
     __device__ void add(const MailRows& side, int thread) const {
+        const int level = side.team_level;
+        const int lane = thread % 32;
+        const int rows_of_warp = 32 >> level;
+        const int row = thread / 32 * rows_of_warp + (lane & (rows_of_warp - 1));
+        const int turn = lane >> (5 - level);
         T* const of = products();
         const MailDiagonal* const diagonals = side.in_shared(shared);
-        for (int i = thread; i < side.rows; i += kProductThreads) {
+        for (int first = 0; first < side.rows; first += kProductThreads >> level) {
+            const int i = first + row;
             T sum = 0;
-            for (int d = 0; d < side.diagonals && i < diagonals[d].size; d += kMailDiagonals) {
+            for (int d = turn * kMailDiagonals; d < side.diagonals; d += kMailDiagonals << level) {
+                const int4* const from = reinterpret_cast<const int4*>(diagonals + d);
+                int4 two[kMailDiagonals / 2];
+#pragma unroll
+                for (int k = 0; k < kMailDiagonals / 2; ++k) two[k] = from[k];
+                if (i >= two[0].y) break;
                 T parts[kMailDiagonals];
 #pragma unroll
-                for (int k = 0; k < kMailDiagonals; ++k) {
-                    const MailDiagonal diagonal = diagonals[d + k];
-                    parts[k] = i < diagonal.size ? of[diagonal.begin + i] : T(0);
+                for (int k = 0; k < kMailDiagonals / 2; ++k) {
+                    parts[2 * k] = i < two[k].y ? of[two[k].x + i] : T(0);
+                    parts[2 * k + 1] = i < two[k].w ? of[two[k].z + i] : T(0);
                 }
-                sum += (parts[0] + parts[1]) + (parts[2] + parts[3]);
+                sum += ((parts[0] + parts[1]) + (parts[2] + parts[3])) + ((parts[4] + parts[5]) + (parts[6] + parts[7]));
             }
-            of[i] = sum;
+            __syncwarp();
+            for (int lanes = 16; lanes >= rows_of_warp; lanes /= 2) sum += __shfl_xor_sync(0xffffffffu, sum, lanes);
+            if (i < side.rows && turn == 0) of[i] = sum;
         }
+        __syncwarp();
     }
     // All bits of the block's mailbox to what they are between launches, where v-hat came but nothing goes back.
     __device__ void clear(int thread) const {
@@ -246,25 +275,37 @@ struct MailPart {
     }
 
   private:
-    // Letters first, first + kProductThreads, ..., those of them that exist.
-    template <bool kBack, class From>
-    static __device__ void read_all(int first, int letters, Letter<T> (&letter)[kLetters], const From& from) {
-        bool missing;
+    // Lists of so many have code of their own: short, for it is what few letters wait for.
+    static constexpr int kFewLetters = 2 * kProductThreads;
+    static constexpr int kLettersCross = 400;  // cycles
+    // f with so many letters of a thread under way.
+    template <class F>
+    static __device__ void in_batches(int letters, const F& f) {
+        if (letters <= kFewLetters) f(std::integral_constant<int, 2>());
+        else f(std::integral_constant<int, 4>());
+    }
+    // f(k, l) for letters l = first + k kProductThreads, those of them that exist.
+    template <int kLetters, class F>
+    static __device__ void for_each_letter(int first, int letters, const F& f) {
 #pragma unroll
         for (int k = 0; k < kLetters; ++k) {
             const int l = first + k * kProductThreads;
-            if (l < letters) letter[k] = Letter<T>::read(from(k, l));
+            if (l < letters) f(k, l);
         }
+    }
+    template <bool kBack, int kLetters, class From>
+    static __device__ void read_all(int first, int letters, Letter<T> (&letter)[kLetters], const From& from) {
+        // They come some time after this block's own have left; reads that find nothing keep them from coming.
+        if constexpr (kLetters == 2) pause(kLettersCross);
+        for_each_letter<kLetters>(first, letters, [&](int k, int l) { letter[k] = Letter<T>::read(from(k, l)); });
+        bool missing;
         do {
             missing = false;
-#pragma unroll
-            for (int k = 0; k < kLetters; ++k) {
-                const int l = first + k * kProductThreads;
-                if (l < letters && !letter[k].template come<kBack>()) {
-                    missing = true;
-                    letter[k] = Letter<T>::read(from(k, l));
-                }
-            }
+            for_each_letter<kLetters>(first, letters, [&](int k, int l) {
+                if (letter[k].template come<kBack>()) return;
+                missing = true;
+                letter[k] = Letter<T>::read(from(k, l));
+            });
         } while (missing);
     }
 };

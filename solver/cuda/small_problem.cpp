@@ -217,10 +217,10 @@ std::string SmallPlan::words() const {
                         : adjoint.resident                   ? "A^T in shared memory, A in L2"
                                                              : "A and A^T in L2";
     if (crossing == cuda::Crossing::mailed) {
-        return fmt::format("one persistent kernel for lsmr and lsqr, {} blocks of {} threads, which send one another values in runs", blocks,
+        return fmt::format("one persistent kernel for lsmr, lsqr and cgls, {} blocks of {} threads, which send one another values in runs", blocks,
                            cuda::kPersistentThreads);
     }
-    return fmt::format("one persistent kernel for lsmr and lsqr, {} of {} threads, {} and {} of them a row, {}",
+    return fmt::format("one persistent kernel for lsmr, lsqr and cgls, {} of {} threads, {} and {} of them a row, {}",
                        blocks == 1 ? "1 block" : fmt::format("{} blocks", blocks), cuda::kPersistentThreads, forward.team, adjoint.team, where);
 }
 
@@ -240,7 +240,7 @@ SmallPlan SmallMatrix<T>::plan(const PersistentLimits& limits, std::optional<cud
 
 template <class T>
 SmallProblem<T>::SmallProblem(const SmallMatrix<T>& matrix, const SmallPlan& plan, const CudaContext& context)
-    : context_(context), sums_(context, 5 * cuda::kReplicas * kMostPersistentBlocks) {
+    : context_(context), sums_(context, 6 * cuda::kReplicas * kMostPersistentBlocks) {
     LSMR_EXPECT(plan.impossible.empty());
     problem_.crossing = plan.crossing;
     problem_.blocks = plan.blocks;
@@ -249,10 +249,12 @@ SmallProblem<T>::SmallProblem(const SmallMatrix<T>& matrix, const SmallPlan& pla
     LSMR_CHECK(cudaMemsetAsync(sums_.data(), 0, static_cast<std::size_t>(sums_.bytes()), context.stream()));
     problem_.u_sums = sums_.data();
     problem_.v_sums = problem_.u_sums + cuda::kReplicas * kMostPersistentBlocks;
-    problem_.closing_sums = problem_.v_sums + cuda::kReplicas * kMostPersistentBlocks;
+    problem_.r_sums = problem_.v_sums + cuda::kReplicas * kMostPersistentBlocks;
+    problem_.closing_sums = problem_.r_sums + cuda::kReplicas * kMostPersistentBlocks;
     problem_.x_sums = problem_.closing_sums + cuda::kReplicas * kMostPersistentBlocks;
     place_in_shared(plan);
     cuda::prepare_persistent(problem_);
+    cuda::prepare_persistent_cgls(problem_);
     context.synchronize();
 }
 

@@ -84,19 +84,11 @@ class SmallProblem {
   public:
     // As the plan for this matrix says. The context must outlive it.
     SmallProblem(const SmallMatrix<T>& matrix, const SmallPlan& plan, const CudaContext& context);
-    // At most `iterations` of the method on the vectors that its for_each_vector() names; less where the recurrence stops. Asynchronous, on
-    // the context's stream.
+    // At most `iterations` of the method on its vectors; less where the recurrence stops. Asynchronous, on the context's stream.
     template <class Method>
-    void iterate(const typename Method::Vectors& w, typename Method::Recurrence* r, std::int64_t iterations) {
-        cuda::PersistentVectors<T> vectors;
-        int place = 0;
-        Method::for_each_vector(w, 0, 0, [&](T* p, std::int64_t) {
-            if (place == 0) vectors.u = p;
-            else if (place == 1) vectors.v = p;
-            else if (place - 2 < cuda::kMostStepVectors) vectors.step[place - 2] = p;
-            ++place;
-        });
-        cuda::launch_persistent<Method>(problem_, vectors, r, static_cast<int>(iterations), tag_, context_.stream());
+    void iterate(const typename Method::Vectors& w, typename Method::Recurrence* r, std::int64_t iterations, const Anchors<T>& anchors = {}) {
+        const cuda::PersistentVectors<T> vectors = cuda::persistent_vectors<Method>(w, anchors);
+        cuda::launch_persistent(problem_, vectors, r, static_cast<int>(iterations), tag_, context_.stream());
         tag_ += static_cast<std::uint64_t>(iterations) + 2;
     }
 

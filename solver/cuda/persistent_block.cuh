@@ -1,0 +1,139 @@
+// What a block of a persistent kernel does with itself and with the others: barriers, values beside their tags, sums over all blocks.
+#pragma once
+
+#include <cuda_runtime.h>
+
+#include <cstdint>
+
+#include "memory/cuda_check.hpp"
+#include "solver/cuda/persistent_kernel.hpp"
+
+namespace lsmr::cuda {
+
+constexpr int kWarps = kPersistentThreads / 32;
+constexpr int kFirstProductWarp = 1;
+constexpr int kRecurrenceWarp = kWarps - 1;
+static_assert((kRecurrenceWarp - kFirstProductWarp) * 32 == kProductThreads);
+
+// Named barriers. Who arrives goes on at once, who syncs waits for all.
+__device__ inline void sync(int barrier, int threads) { asm volatile("bar.sync %0, %1;" ::"r"(barrier), "r"(threads) : "memory"); }
+__device__ inline void arrive(int barrier, int threads) { asm volatile("bar.arrive %0, %1;" ::"r"(barrier), "r"(threads) : "memory"); }
+
+// Relaxed, for what is read beside its tag needs no order with anything else.
+__device__ inline void put(TaggedSum* to, double sum, std::uint64_t tag) {
+    asm volatile("{ .reg .b128 both; mov.b128 both, {%1, %2}; st.relaxed.gpu.global.b128 [%0], both; }" ::"l"(to),
+                 "l"(__double_as_longlong(sum)), "l"(tag)
+                 : "memory");
+}
+__device__ inline TaggedSum get(const TaggedSum* from) {
+    long long sum;
+    std::uint64_t tag;
+    asm volatile("{ .reg .b128 both; ld.relaxed.gpu.global.b128 both, [%2]; mov.b128 {%0, %1}, both; }"
+                 : "=l"(sum), "=l"(tag)
+                 : "l"(from)
+                 : "memory");
+    return {__longlong_as_double(sum), tag};
+}
+__device__ inline void put(Packet<double>* to, double value, std::uint64_t tag) { put(reinterpret_cast<TaggedSum*>(to), value, tag); }
+__device__ inline void put(Packet<float>* to, float value, std::uint64_t tag) {
+    const std::uint64_t both = tag << 32 | __float_as_uint(value);
+    asm volatile("st.relaxed.gpu.global.b64 [%0], %1;" ::"l"(to), "l"(both) : "memory");
+}
+// Whether `value` is that of the tag.
+__device__ inline bool get(const Packet<double>* from, std::uint64_t tag, double& value) {
+    const TaggedSum both = get(reinterpret_cast<const TaggedSum*>(from));
+    value = both.sum;
+    return both.tag == tag;
+}
+__device__ inline bool get(const Packet<float>* from, std::uint64_t tag, float& value) {
+    std::uint64_t both;
+    asm volatile("ld.relaxed.gpu.global.b64 %0, [%1];" : "=l"(both) : "l"(from) : "memory");
+    value = __uint_as_float(static_cast<std::uint32_t>(both));
+    return static_cast<std::uint32_t>(both >> 32) == static_cast<std::uint32_t>(tag);
+}
+
+__device__ inline double warp_sum(double value) {
+#pragma unroll
+    for (int d = 16; d > 0; d /= 2) value += __shfl_xor_sync(0xffffffffu, value, d);
+    return value;
+}
+
+// A sum over the product threads on its way to one warp: each warp of them adds its values down to kParts, which go to shared memory.
+constexpr int kParts = 4;  // of a warp
+constexpr int kPartsPerLane = (kProductThreads / 32 * kParts + 31) / 32;
+struct PartialSums {
+    double parts[kPartsPerLane * 32];
+
+    // By all product threads, `thread` of them.
+    __device__ void put(int thread, double value) {
+#pragma unroll
+        for (int d = 16; d >= kParts; d /= 2) value += __shfl_xor_sync(0xffffffffu, value, d);
+        if (thread % 32 < kParts) parts[thread / 32 * kParts + thread % 32] = value;
+    }
+    // By one whole warp.
+    __device__ double sum() const {
+        const int lane = static_cast<int>(threadIdx.x) % 32;
+        double values[kPartsPerLane];
+#pragma unroll
+        for (int i = 0; i < kPartsPerLane; ++i) values[i] = lane + 32 * i < kProductThreads / 32 * kParts ? parts[lane + 32 * i] : 0.0;
+#pragma unroll
+        for (int i = 1; i < kPartsPerLane; ++i) values[0] += values[i];
+        return warp_sum(values[0]);
+    }
+};
+
+// By one whole warp: makes the block's sum known.
+__device__ inline void publish(TaggedSum* sums, double sum, std::uint64_t tag) {
+    const int lane = static_cast<int>(threadIdx.x) % 32;
+    if (lane < kReplicas) put(sums + lane * kMostPersistentBlocks + static_cast<int>(blockIdx.x), sum, tag);
+}
+__device__ inline void pause(int cycles) {
+    const int begun = static_cast<int>(clock());
+    while (static_cast<int>(clock()) - begun < cycles) {}
+}
+constexpr int kCrossingCycles = 4;  // for each block
+// By one whole warp, between publish() and collect(). Reads that find the sums of others missing keep them from arriving: on an H200 an exchange of
+// 132 sums takes 1,940 cycles without the pause, 1,220 with it; of 16, 1,070 and, with a pause as long, 1,180.
+__device__ inline void let_sums_cross() { pause(kCrossingCycles * static_cast<int>(gridDim.x)); }
+// By one whole warp: the sum of all blocks, once all are there.
+__device__ inline double collect(const TaggedSum* sums, std::uint64_t tag) {
+    const int lane = static_cast<int>(threadIdx.x) % 32;
+    const int blocks = static_cast<int>(gridDim.x);
+    const TaggedSum* list = sums + (static_cast<int>(blockIdx.x) % kReplicas) * kMostPersistentBlocks;
+    double parts[kBlocksPerLane];
+    bool missing;
+    do {
+        missing = false;
+#pragma unroll
+        for (int i = 0; i < kBlocksPerLane; ++i) {
+            parts[i] = 0;
+            if (lane + 32 * i < blocks) {
+                const TaggedSum part = get(list + lane + 32 * i);
+                parts[i] = part.sum;
+                missing = missing || part.tag != tag;
+            }
+        }
+    } while (missing);
+    __syncwarp();
+    double sum = 0;
+#pragma unroll
+    for (int i = 0; i < kBlocksPerLane; ++i) sum += parts[i];
+    return warp_sum(sum);
+}
+
+// Allows a kernel so much shared memory, for the current device.
+inline void allow_shared(const void* kernel, std::uint32_t bytes) {
+    cudaFuncAttributes attributes;
+    LSMR_CHECK(cudaFuncGetAttributes(&attributes, kernel));
+    if (static_cast<int>(bytes) <= attributes.maxDynamicSharedSizeBytes) return;  // never lowered: others may need it
+    LSMR_CHECK(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(bytes)));
+}
+// All blocks of the problem at once.
+template <class T, class R>
+void launch_together(const void* kernel, PersistentProblem<T> problem, PersistentVectors<T> vectors, R* r, int iterations, std::uint64_t tag,
+                     cudaStream_t stream) {
+    void* arguments[] = {&problem, &vectors, &r, &iterations, &tag};
+    LSMR_CHECK(cudaLaunchCooperativeKernel(kernel, dim3(static_cast<unsigned>(problem.blocks)), dim3(kPersistentThreads), arguments, problem.shared_bytes, stream));
+}
+
+}  // namespace lsmr::cuda
