@@ -73,7 +73,8 @@ __device__ void issue_window(const WindowCell& cell, const X* x, X* window, std:
     const std::uint32_t bytes = static_cast<std::uint32_t>(bulk) * static_cast<std::uint32_t>(sizeof(X));
     barrier_expect(barrier, bytes);
     for (std::uint32_t at = 0; at < bytes; at += kPiece) {
-        bulk_copy_shared(reinterpret_cast<std::byte*>(window + head) + at, reinterpret_cast<const std::byte*>(from + head) + at, min(kPiece, bytes - at), barrier);
+        bulk_copy_shared(reinterpret_cast<std::byte*>(window + head) + at, reinterpret_cast<const std::byte*>(from + head) + at, min(kPiece, bytes - at),
+                         barrier);
     }
 }
 
@@ -103,7 +104,8 @@ __global__ void __launch_bounds__(kWindowThreads, 1)
         return number < end ? matrix.shares[std::int64_t{number} * kWindowWarps + warp] : WindowShare{0, 0, 0, 0};
     };
     const auto load = [&](WindowBatch<V, kBatch>& batch, std::int32_t step, std::int32_t group, int left) {
-        batch.load(matrix.values + std::int64_t{32} * step + lane, reinterpret_cast<const uint2*>(matrix.columns) + std::int64_t{32} * group + lane, left, padding);
+        const uint2* const columns = reinterpret_cast<const uint2*>(matrix.columns) + std::int64_t{32} * group + lane;
+        batch.load(matrix.values + std::int64_t{32} * step + lane, columns, left, padding);
     };
     const auto rows_at = [&](std::int32_t group) { return reinterpret_cast<const uint2*>(matrix.rows_of) + std::int64_t{32} * group + lane; };
     WindowShare share = share_of(first);
@@ -225,7 +227,8 @@ WindowLaunch choose_window_launch(const WindowPlan& plan, std::int64_t rows, int
     WindowLaunch launch;
     launch.blocks = static_cast<std::int32_t>(plan.block_first.size()) - 1;
     if (!plan.direct) {
-        launch.finish_blocks = static_cast<std::int32_t>(std::clamp<std::int64_t>((rows + kFinishThreads - 1) / kFinishThreads, 1, std::min(8 * multiprocessors, kMaxPartials / 2)));
+        const int most = std::min(8 * multiprocessors, kMaxPartials / 2);
+        launch.finish_blocks = static_cast<std::int32_t>(std::clamp<std::int64_t>((rows + kFinishThreads - 1) / kFinishThreads, 1, most));
     }
     const auto kernel = window_kernel<V, X, kWindowBatch<X>>;
     const int bytes = static_cast<int>(window_bytes<X>(plan.shape));

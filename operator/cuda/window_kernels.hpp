@@ -66,7 +66,7 @@ template <class Offset>
 void launch_window_counts(const WindowSource<Offset>& source, WindowCount* counts, cudaStream_t stream);
 // Values, columns and rows of the cells `numbers`. rows_of: all kNoSegment before. slots, slice_forms: scratch, 4 values a group of rows.
 template <class V, class T, class Offset>
-void launch_window_fill(const WindowSource<Offset>& source, std::int32_t cells, const std::int32_t* numbers, const WindowShare* shares, const T* from, V* values,
-                        std::uint16_t* columns, std::uint16_t* rows_of, std::int32_t* slots, std::int32_t* slice_forms, cudaStream_t stream);
+void launch_window_fill(const WindowSource<Offset>& source, std::int32_t cells, const std::int32_t* numbers, const WindowShare* shares, const T* from,
+                        V* values, std::uint16_t* columns, std::uint16_t* rows_of, std::int32_t* slots, std::int32_t* slice_forms, cudaStream_t stream);
 
 }  // namespace lsmr::cuda

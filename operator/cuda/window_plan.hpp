@@ -35,7 +35,9 @@ struct WindowShape {
     std::int32_t panel_rows = 0;  // a multiple of 32; the last ones may lie past the matrix
 };
 // The row of the matrix that is number r of a panel.
-LSMR_HD inline std::int64_t window_row(std::int32_t panels, std::int32_t panel, std::int32_t r) { return (std::int64_t{r / 32} * panels + panel) * 32 + r % 32; }
+LSMR_HD inline std::int64_t window_row(std::int32_t panels, std::int32_t panel, std::int32_t r) {
+    return (std::int64_t{r / 32} * panels + panel) * 32 + r % 32;
+}
 
 // What a block does in turn.
 struct alignas(16) WindowCell {
@@ -90,8 +92,8 @@ inline double window_seconds(const WindowModel& model, const WindowShape& shape,
 
 // The shape that promises to take the least time, or no panels where none fits. room_bytes: of a block's shared memory. most_columns: of a window; 0: as
 // many as fit.
-inline WindowShape choose_window_shape(std::int64_t rows, std::int64_t cols, std::int64_t nnz, int element_bytes, std::int32_t most_columns, std::int64_t room_bytes,
-                                       int multiprocessors, const WindowModel& model = {}) {
+inline WindowShape choose_window_shape(std::int64_t rows, std::int64_t cols, std::int64_t nnz, int element_bytes, std::int32_t most_columns,
+                                       std::int64_t room_bytes, int multiprocessors, const WindowModel& model = {}) {
     WindowShape best{0, 1, 8, 0};
     double least = 0;
     const std::int64_t runs = std::max<std::int64_t>((rows + 31) / 32, 1);
@@ -123,7 +125,8 @@ inline WindowShape choose_window_shape(std::int64_t rows, std::int64_t cols, std
 }
 
 // Seconds that a product takes at least on an H200, by the model; 0 where no shape fits.
-inline double least_window_seconds(std::int64_t rows, std::int64_t cols, std::int64_t nnz, int element_bytes, double value_bytes, const WindowModel& model = {}) {
+inline double least_window_seconds(std::int64_t rows, std::int64_t cols, std::int64_t nnz, int element_bytes, double value_bytes,
+                                   const WindowModel& model = {}) {
     constexpr int kMultiprocessors = 132;
     constexpr std::int64_t kRoomBytes = std::int64_t{226} << 10;
     const WindowShape shape = choose_window_shape(rows, cols, nnz, element_bytes, 0, kRoomBytes, kMultiprocessors, model);
@@ -155,7 +158,8 @@ inline void deal_window_cells(const std::vector<WindowCount>& counts, int warps,
         const std::size_t first = plan.shares.size();
         for (int w = 0; w < warps; ++w) {
             const WindowCount& count = counts[static_cast<std::size_t>(number) * static_cast<std::size_t>(warps) + static_cast<std::size_t>(w)];
-            plan.shares.push_back({static_cast<std::int32_t>(plan.steps), count.steps, static_cast<std::int32_t>(plan.groups), static_cast<std::int32_t>(plan.row_groups)});
+            plan.shares.push_back({static_cast<std::int32_t>(plan.steps), count.steps, static_cast<std::int32_t>(plan.groups),
+                                   static_cast<std::int32_t>(plan.row_groups)});
             plan.steps += count.steps;
             plan.groups += (count.steps + 3) / 4;
             plan.row_groups += (count.slices + 3) / 4;

@@ -70,8 +70,10 @@ class WindowProduct final : public CsrProduct<T> {
     }
     std::string words() const override {
         const auto share = [&](std::int64_t whole) { return whole == 0 ? 100.0 : 100.0 * static_cast<double>(nnz_) / static_cast<double>(whole); };
-        std::string words = fmt::format("{} panels of rows, {} windows of {} columns, {} blocks, {:.1f} entries a segment, {:.1f} % of the places filled",
-                                        matrix_.shape.panels, matrix_.shape.windows, matrix_.shape.width, launch_.blocks, share(segments_) / 100, share(places_));
+        std::string words = fmt::format("{} panels of rows, {} windows of {} columns, {} blocks, {:.1f} entries a segment, "
+                                        "{:.1f} % of the places filled",
+                                        matrix_.shape.panels, matrix_.shape.windows, matrix_.shape.width, launch_.blocks, share(segments_) / 100,
+                                        share(places_));
         if (std::is_same_v<V, Bf16>) words += ", values in bf16";
         else if (!std::is_same_v<V, T>) words += ", values in fp32";
         return words;
@@ -87,7 +89,7 @@ class WindowProduct final : public CsrProduct<T> {
         launch_window_starts(source, context.stream());
         launch_window_counts(source, device_counts.data(), context.stream());
         std::vector<WindowCount> counts(static_cast<std::size_t>(shares));
-        download(context, device_counts.data(), shares, [&](std::int64_t i, WindowCount count) { counts[static_cast<std::size_t>(i)] = count; });
+        download(context, device_counts.data(), shares, [to = counts.data()](std::int64_t i, WindowCount count) { to[i] = count; });
         deal_window_cells(counts, kWindowWarps, a.cols, context.multiprocessors(), plan);
         cells_ = sent(plan.cells, context);
         shares_ = sent(plan.shares, context);
@@ -97,8 +99,8 @@ class WindowProduct final : public CsrProduct<T> {
         rows_of_ = DeviceBuffer<std::uint16_t>(context, 128 * (plan.row_groups + kRowGroupsAhead));
         LSMR_CHECK(cudaMemsetAsync(rows_of_.data(), 0xff, static_cast<std::size_t>(rows_of_.bytes()), context.stream()));
         DeviceBuffer<std::int32_t> slots(context, 4 * plan.row_groups), forms(context, 4 * plan.row_groups);
-        launch_window_fill(source, static_cast<std::int32_t>(plan.cells.size()), numbers.data(), shares_.data(), a.values->data(), values_.data(), columns_.data(),
-                           rows_of_.data(), slots.data(), forms.data(), context.stream());
+        launch_window_fill(source, static_cast<std::int32_t>(plan.cells.size()), numbers.data(), shares_.data(), a.values->data(), values_.data(),
+                           columns_.data(), rows_of_.data(), slots.data(), forms.data(), context.stream());
     }
 
     std::int64_t nnz_;

@@ -230,8 +230,8 @@ void launch_window_counts(const WindowSource<Offset>& source, WindowCount* count
 }
 
 template <class V, class T, class Offset>
-void launch_window_fill(const WindowSource<Offset>& source, std::int32_t cells, const std::int32_t* numbers, const WindowShare* shares, const T* from, V* values,
-                        std::uint16_t* columns, std::uint16_t* rows_of, std::int32_t* slots, std::int32_t* slice_forms, cudaStream_t stream) {
+void launch_window_fill(const WindowSource<Offset>& source, std::int32_t cells, const std::int32_t* numbers, const WindowShare* shares, const T* from,
+                        V* values, std::uint16_t* columns, std::uint16_t* rows_of, std::int32_t* slots, std::int32_t* slice_forms, cudaStream_t stream) {
     if (cells == 0) return;
     fill_kernel<<<blocks_for(cells), kFillThreads, 0, stream>>>(source, cells, numbers, shares, from, values, columns, rows_of, slots, slice_forms);
     LSMR_CHECK(cudaGetLastError());
