@@ -285,7 +285,9 @@ __global__ void __launch_bounds__(kPassThreads, 1)
     look_up(turn);
     fetch_entries(slice, turn + step);
     for (int j = static_cast<int>(threadIdx.x); j < panels * stride && kPass != Pass::forward; j += static_cast<int>(blockDim.x)) near_z[j] = X(0);
-    if (threadIdx.x < static_cast<unsigned>(warps)) gate_init(gates + threadIdx.x);
+    if (threadIdx.x == 0) {
+        for (int w = 0; w < warps; ++w) gate_init(gates + w);
+    }
     // What is begun by now is of the matrix, which no kernel of an iteration writes.
     await_previous();
     admit_next();
