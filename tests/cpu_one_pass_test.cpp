@@ -4,9 +4,12 @@
 
 #include <algorithm>
 #include <atomic>
+#include <cmath>
 #include <numeric>
+#include <random>
 #include <stdexcept>
 #include <string>
+#include <thread>
 
 #include "checkpoint_suite.hpp"
 #include "cpu_rig.hpp"
@@ -341,6 +344,79 @@ TEST_CASE("cpu team: loops inside loops and teams inside teams run; what is thro
     total = 0;
     cpu::Team::run(3, [&] { cpu::Team::loop(100, [&](std::int64_t) { ++total; }); });
     CHECK(total == 100);
+    // From any chunk, with a team, with none, and alone; all others are done.
+    for (const int team : {0, 1, 3}) {
+        for (const std::int64_t bad : {0, 57, 99}) {
+            CAPTURE(team);
+            CAPTURE(bad);
+            total = 0;
+            cpu::Team::run(team, [&] {
+                CHECK_THROWS_WITH_AS(cpu::Team::loop(100,
+                                                     [&](std::int64_t c) {
+                                                         if (c == bad) throw std::runtime_error("from a chunk");
+                                                         ++total;
+                                                     }),
+                                     "from a chunk", std::runtime_error);
+                total = 0;
+                cpu::Team::loop(100, [&](std::int64_t) { ++total; });
+            });
+            CHECK(total == 100);
+        }
+    }
+}
+
+TEST_CASE("cpu team: a team of one is one thread") {
+    const Threads scope(4);
+    const auto self = std::this_thread::get_id();
+    std::atomic<int> others{0};
+    cpu::Team::run(1, [&] { cpu::Team::loop(1000, [&](std::int64_t) { others += std::this_thread::get_id() != self; }); });
+    CHECK(others == 0);
+}
+
+namespace {
+
+// y of one row, of values that fp32 holds exactly.
+template <class V, class C>
+double one_row(const std::vector<float>& values, const std::vector<std::int32_t>& columns, Vector x) {
+    const std::vector<V> v(values.begin(), values.end());
+    std::vector<C> c(columns.begin(), columns.end());
+    c.resize(c.size() + cpu::kPadding);
+    const std::int64_t offsets[] = {0, static_cast<std::int64_t>(values.size())};
+    std::vector<cpu::Pair<double>> pairs;
+    for (const double value : x) pairs.push_back({value, 0});
+    double y = 0;
+    cpu::one_pass_kernels<double, V, C>(cpu::best_instruction_set<double>()).rows_and_adjoint({1, offsets, c.data(), v.data()}, 1.0, pairs.data(), 0.0, &y);
+    return y;
+}
+
+}  // namespace
+
+TEST_CASE("cpu one pass: narrowing changes no bit of a row, however long") {
+    constexpr std::int64_t kCols = 3000;
+    const Vector x = lsmr::test::products::random_vector(kCols, 411);
+    std::mt19937 random(412);
+    for (const std::size_t length : {1, 63, 64, 65, 128, 200, 256, 257, 300, 512, 513, 600, 1000, 2000}) {
+        CAPTURE(length);
+        for (int repeat = 0; repeat < 20; ++repeat) {
+            std::vector<std::int32_t> columns(kCols);
+            std::iota(columns.begin(), columns.end(), 0);
+            std::shuffle(columns.begin(), columns.end(), random);
+            columns.resize(length);
+            std::vector<float> values(length);
+            for (float& value : values) value = std::uniform_real_distribution<float>(-1, 1)(random);
+            const double wide = one_row<double, std::int32_t>(values, columns, x);
+            CHECK(one_row<double, std::uint16_t>(values, columns, x) == wide);
+            CHECK(one_row<float, std::int32_t>(values, columns, x) == wide);
+            CHECK(one_row<float, std::uint16_t>(values, columns, x) == wide);
+            double sum = 0, most = 0;
+            for (std::size_t k = 0; k < length; ++k) {
+                const double product = static_cast<double>(values[k]) * x[static_cast<std::size_t>(columns[k])];
+                sum += product;
+                most += std::fabs(product);
+            }
+            CHECK(std::fabs(sum - wide) <= 1e-14 * most);
+        }
+    }
 }
 
 TEST_CASE("cpu team: threads that slept wake up") {

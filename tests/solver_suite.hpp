@@ -339,7 +339,7 @@ inline void suite_scaled_by_powers_of_two(const PrepareOptions& base) {
 inline void suite_hidden_largest_entry(const PrepareOptions& base) {
     Triplets t = triplets(*random_sparse(2000, 500, 10, 85));
     const Vector b = random_vector(t.rows, 86);
-    for (const auto& [precision, exponent] : {std::pair{Precision::fp32, 140}, {Precision::fp64, 1000}}) {
+    for (const auto& [precision, exponent] : {std::pair{Precision::fp32, 140}, {Precision::fp32, 1000}, {Precision::fp64, 1000}}) {
         CAPTURE(word(precision));
         const double ordinary = t.values[8001];
         t.values[8001] = std::ldexp(1.0, exponent);
@@ -361,6 +361,8 @@ inline void suite_hidden_largest_entry(const PrepareOptions& base) {
         CHECK(plain.result.status != Status::non_finite);
         CHECK(plain.result.iterations == other.result.iterations);
         CHECK(same_bits(plain.x, other.x));
+        CHECK(plain.result.norms.r == other.result.norms.r);
+        CHECK(plain.result.norms.ar == other.result.norms.ar);
         CHECK(plain.result.norms.a_frobenius == frobenius_norm(*a, max_abs_value(*a)));
         PreparedProblem problem(a, prepare);
         CHECK(problem.frobenius() == frobenius_norm(*a, max_abs_value(*a)));

@@ -35,13 +35,9 @@ T element(const Pair<T>& pair) {
     return pair.x;
 }
 
-// Four sums, so that the additions of a row do not wait for each other; combined in a fixed order, and long rows by halves.
+// Four sums, so that the additions of a row do not wait for each other; combined in a fixed order.
 template <class V, class C, class X, class T = decltype(element(std::declval<X>()))>
-inline T row_product(const V* values, const C* columns, std::int64_t length, const X* x) {
-    if (length > 4 * kRowSteps) {
-        const std::int64_t middle = half_of_row(length, 4);
-        return row_product(values, columns, middle, x) + row_product(values + middle, columns + middle, length - middle, x);
-    }
+[[gnu::always_inline]] inline T short_row_product(const V* values, const C* columns, std::int64_t length, const X* x) {
     T s0 = 0, s1 = 0, s2 = 0, s3 = 0;
     std::int64_t k = 0;
     for (; k + 4 <= length; k += 4) {
@@ -54,6 +50,22 @@ inline T row_product(const V* values, const C* columns, std::int64_t length, con
     }
     for (; k < length; ++k) s0 += values[k] * element(x[columns[k]]);
     return (s0 + s1) + (s2 + s3);
+}
+// Long rows by pieces that are added two by two, and so their sums. No recursion, which could not be inlined to the end: what is left out would not be
+// compiled for the caller's instructions.
+template <class V, class C, class X, class T = decltype(element(std::declval<X>()))>
+[[gnu::always_inline]] inline T row_product(const V* values, const C* columns, std::int64_t length, const X* x) {
+    constexpr std::int64_t kPiece = 4 * kRowSteps;
+    if (length <= kPiece) return short_row_product(values, columns, length, x);
+    T sums[32];  // of 2^level pieces each; no row has more than 2^31 entries
+    int levels = 0;
+    std::uint64_t pieces = 0;
+    for (std::int64_t k = 0; k < length; k += kPiece, ++pieces) {
+        sums[levels++] = short_row_product(values + k, columns + k, std::min(kPiece, length - k), x);
+        for (std::uint64_t full = pieces; (full & 1) != 0; full >>= 1, --levels) sums[levels - 2] += sums[levels - 1];
+    }
+    for (; levels > 1; --levels) sums[levels - 2] += sums[levels - 1];
+    return sums[0];
 }
 
 enum class InstructionSet { portable, avx2, avx512 };

@@ -1,6 +1,7 @@
 #include "operator/cpu/team.hpp"
 
 #include <algorithm>
+#include <utility>
 
 namespace lsmr::cpu {
 namespace {
@@ -45,7 +46,7 @@ void Team::share_out(const Job& job) {
     number_.store(number, std::memory_order_seq_cst);
     number_.notify_all();
     current_ = nullptr;  // a loop inside a loop is the thread's own
-    work(0, number);
+    take_part(0, number);
     const auto all_done = [&] {
         bool all = true;
         for (int t = 1; t < threads_; ++t) all &= done_[static_cast<std::size_t>(t)].number.load(std::memory_order_acquire) == number;
@@ -55,6 +56,16 @@ void Team::share_out(const Job& job) {
         for (int t = 1; t < threads_; ++t) done_[static_cast<std::size_t>(t)].number.wait(number - 1, std::memory_order_acquire);
     }
     current_ = this;
+    if (failure_) std::rethrow_exception(std::exchange(failure_, nullptr));
+}
+
+void Team::take_part(int thread, std::uint32_t number) {
+    try {
+        work(thread, number);
+    } catch (...) {
+        const std::lock_guard<std::mutex> lock(failing_);
+        if (!failure_) failure_ = std::current_exception();
+    }
 }
 
 void Team::work(int thread, std::uint32_t number) {
@@ -86,8 +97,9 @@ void Team::serve(int thread) {
     for (std::uint32_t number = 1;; ++number) {
         if (!wait_busily(pauses, [&] { return number_.load(std::memory_order_acquire) == number; })) number_.wait(number - 1, std::memory_order_acquire);
         if (job_.call == nullptr) return;
-        work(thread, number);
-        done.store(number, std::memory_order_release);
+        take_part(thread, number);
+        // In one order with the look for who waits, which notify_one() begins with: on x86 a plain store may come after that.
+        done.store(number, std::memory_order_seq_cst);
         done.notify_one();
     }
 }

@@ -6,22 +6,24 @@
 
 #include <omp.h>
 
-#include <algorithm>
 #include <atomic>
 #include <cstdint>
 #include <exception>
 #include <memory>
+#include <mutex>
+#include <vector>
 
 namespace lsmr::cpu {
 
 class Team {
   public:
-    // f() on the calling thread; until it returns, up to threads - 1 others help in its loops. Where there is a team already, that one does.
+    // f() on the calling thread; until it returns, up to threads - 1 others help in its loops; threads = 0: each loop has threads of its own. Where there
+    // is a team already, that one does.
     template <class F>
     static void run(int threads, const F& f);
 
     // f(chunk) for every chunk below count. A thread takes its own share from the front, the same in every loop, so that it finds in its
-    // memory what it wrote first; where there are many chunks it then helps the others. f does not throw.
+    // memory what it wrote first; where there are many chunks it then helps the others. The first exception is thrown again when all are done.
     template <class F>
     static void loop(std::int64_t count, const F& f);
 
@@ -42,43 +44,82 @@ class Team {
     explicit Team(int threads);
     void share_out(const Job& job);
     void work(int thread, std::uint32_t number);
+    void take_part(int thread, std::uint32_t number);
     void serve(int thread);
     void dismiss();
 
-    const int threads_;
+    template <class F>
+    static void loop_by_itself(std::int64_t count, const F& f);
+
+    int threads_;
     int pauses_;  // of the next busy wait of the one that shares out
     std::unique_ptr<Place[]> places_;
     std::unique_ptr<Done[]> done_;
     // In one cache line: what the others wait for, and what they read then.
     alignas(64) Job job_{};                 // none: the team's end
     std::atomic<std::uint32_t> number_{0};  // of the job
+    std::mutex failing_;
+    std::exception_ptr failure_;  // the first of the job
 
     static thread_local Team* current_;  // of the thread that shares out jobs, while it is in none
 };
 
 template <class F>
 void Team::run(int threads, const F& f) {
-    if (threads < 2 || current_ != nullptr || omp_in_parallel()) {
+    if (threads < 1 || current_ != nullptr || omp_in_parallel()) {
         f();
         return;
     }
-    std::unique_ptr<Team> team;
+    Team team(threads);
     std::exception_ptr failure;
+    const auto lead = [&] {
+        current_ = &team;
+        try {
+            f();
+        } catch (...) {
+            failure = std::current_exception();
+        }
+        current_ = nullptr;
+    };
+    if (threads == 1) {
+        lead();
+    } else {
 #pragma omp parallel num_threads(threads)
-    {
+        {
 #pragma omp single
-        team.reset(new Team(omp_get_num_threads()));
-        if (omp_get_thread_num() == 0) {
-            current_ = team.get();
-            try {
-                f();
-            } catch (...) {
-                failure = std::current_exception();
+            team.threads_ = omp_get_num_threads();  // may be fewer
+            if (omp_get_thread_num() == 0) {
+                lead();
+                team.dismiss();
+            } else {
+                team.serve(omp_get_thread_num());
             }
-            current_ = nullptr;
-            team->dismiss();
-        } else {
-            team->serve(omp_get_thread_num());
+        }
+    }
+    if (failure) std::rethrow_exception(failure);
+}
+
+// In a parallel region of its own, of all threads: a region of fewer would have OpenMP end the others and make them again.
+template <class F>
+void Team::loop_by_itself(std::int64_t count, const F& f) {
+    const auto threads = static_cast<std::int64_t>(omp_get_max_threads());
+    std::vector<Place> shares(static_cast<std::size_t>(threads));
+    const auto first_of = [&](std::int64_t t) { return count * t / threads; };
+    for (std::int64_t t = 0; t < threads; ++t) shares[static_cast<std::size_t>(t)].next = static_cast<std::uint64_t>(first_of(t));
+    std::mutex failing;
+    std::exception_ptr failure;
+#pragma omp parallel
+    {
+        try {
+            for (std::int64_t i = 0; i < threads; ++i) {
+                const std::int64_t t = (omp_get_thread_num() + i) % threads;
+                const auto end = static_cast<std::uint64_t>(first_of(t + 1));
+                std::atomic<std::uint64_t>& next = shares[static_cast<std::size_t>(t)].next;
+                for (std::uint64_t c = next++; c < end; c = next++) f(static_cast<std::int64_t>(c));
+            }
+        } catch (...) {
+            const std::lock_guard<std::mutex> lock(failing);
+            if (!failure) failure = std::current_exception();
         }
     }
     if (failure) std::rethrow_exception(failure);
@@ -86,12 +127,9 @@ void Team::run(int threads, const F& f) {
 
 template <class F>
 void Team::loop(std::int64_t count, const F& f) {
-    if (count >= 2 && current_ == nullptr && omp_get_max_threads() > 1 && !omp_in_parallel()) {
-        run(static_cast<int>(std::min<std::int64_t>(omp_get_max_threads(), count)), [&] { loop(count, f); });
-        return;
-    }
+    if (count >= 2 && current_ == nullptr && omp_get_max_threads() > 1 && !omp_in_parallel()) return loop_by_itself(count, f);
     Team* team = count < 2 ? nullptr : current_;
-    if (team == nullptr) {
+    if (team == nullptr || team->threads_ == 1) {
         for (std::int64_t c = 0; c < count; ++c) f(c);
         return;
     }

@@ -7,6 +7,7 @@
 #include "memory/cuda_check.hpp"
 #include "operator/cuda/block_sum.cuh"
 #include "operator/cuda/dependent_launch.cuh"
+#include "operator/cuda/shared_memory.hpp"
 #include "operator/cuda/stored_values.cuh"
 
 namespace lsmr::cuda {
@@ -416,7 +417,7 @@ void launch_place(std::int64_t rows, std::int32_t cols, std::int32_t slices, int
     if (slices == 0) return;
     const auto kernel = place_kernel<kWrite, V, X, Offset>;
     const std::int64_t bytes = placing_bytes(cols, longest_row);
-    LSMR_CHECK(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(bytes)));
+    allow_shared(reinterpret_cast<const void*>(kernel), static_cast<int>(bytes));
     int resident = 0;
     LSMR_CHECK(cudaOccupancyMaxActiveBlocksPerMultiprocessor(&resident, kernel, kSliceRows, static_cast<std::size_t>(bytes)));
     const int blocks = std::min(slices, std::max(resident, 1) * multiprocessors);

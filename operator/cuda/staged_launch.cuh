@@ -7,6 +7,7 @@
 #include <cstdint>
 
 #include "memory/cuda_check.hpp"
+#include "operator/cuda/shared_memory.hpp"
 #include "operator/linear_operator.hpp"
 
 namespace lsmr::cuda {
@@ -18,9 +19,9 @@ namespace {
 template <class Kernel>
 int staged_blocks(Kernel kernel, int threads, std::size_t shared_bytes, std::int64_t items, int multiprocessors) {
     const int bytes = static_cast<int>(shared_bytes);
+    allow_shared(reinterpret_cast<const void*>(kernel), bytes);
     cudaFuncAttributes attributes{};
     LSMR_CHECK(cudaFuncGetAttributes(&attributes, kernel));
-    if (attributes.maxDynamicSharedSizeBytes < bytes) LSMR_CHECK(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes));
     LSMR_CHECK(cudaFuncSetAttribute(kernel, cudaFuncAttributePreferredSharedMemoryCarveout, 100));
     int resident = 0;
     LSMR_CHECK(cudaOccupancyMaxActiveBlocksPerMultiprocessor(&resident, kernel, threads, shared_bytes));

@@ -15,6 +15,7 @@
 #include "operator/cuda/block_sum.cuh"
 #include "operator/cuda/bulk_copy.cuh"
 #include "operator/cuda/dependent_launch.cuh"
+#include "operator/cuda/shared_memory.hpp"
 #include "operator/cuda/stored_values.cuh"
 #include "operator/cuda/window_kernels.hpp"
 
@@ -231,10 +232,7 @@ WindowLaunch choose_window_launch(const WindowPlan& plan, std::int64_t rows, int
         launch.finish_blocks = static_cast<std::int32_t>(std::clamp<std::int64_t>((rows + kFinishThreads - 1) / kFinishThreads, 1, most));
     }
     const auto kernel = window_kernel<V, X, kWindowBatch<X>>;
-    const int bytes = static_cast<int>(window_bytes<X>(plan.shape));
-    cudaFuncAttributes attributes{};
-    LSMR_CHECK(cudaFuncGetAttributes(&attributes, kernel));
-    if (attributes.maxDynamicSharedSizeBytes < bytes) LSMR_CHECK(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes));
+    allow_shared(reinterpret_cast<const void*>(kernel), static_cast<int>(window_bytes<X>(plan.shape)));
     return launch;
 }
 

@@ -108,7 +108,7 @@ inline WindowShape choose_window_shape(std::int64_t rows, std::int64_t cols, std
         shape.panel_rows = static_cast<std::int32_t>(panel_rows);
         // Narrower windows may be dealt more evenly.
         const std::int64_t fewest = std::max<std::int64_t>((cols + widest - 1) / widest, 1);
-        for (std::int64_t windows = fewest; windows <= fewest + fewest / 4; ++windows) {
+        for (std::int64_t windows = fewest; windows <= fewest + std::min<std::int64_t>(fewest / 4, 64); ++windows) {
             const std::int64_t width = std::max<std::int64_t>((cols + windows - 1) / windows, 1);
             shape.windows = static_cast<std::int32_t>(windows);
             shape.width = static_cast<std::int32_t>((width + 7) / 8 * 8);

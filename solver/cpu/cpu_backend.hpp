@@ -64,7 +64,7 @@ class CpuBackend {
         preconditioner_ = &k;
         preconditioner_workspace_ = k.make_workspace(nullptr);
     }
-    // Threads that stay together through run(); 1: each loop has its own. What runs in between must not open parallel regions: they would get one thread.
+    // Threads that stay together through run(); 0: each loop has its own. What runs in between must not open parallel regions: they would get one thread.
     void set_team(int threads) { team_ = threads; }
     bool preconditioned() const { return preconditioner_ != nullptr; }
     std::int64_t rows() const { return current().rows(); }
@@ -313,7 +313,7 @@ class CpuBackend {
     Workspace& current_workspace() { return stack_ ? *stack_workspace_ : *workspace_; }
 
     const LinearOperator<T>& base_;
-    int team_ = 1;
+    int team_ = 0;
     std::shared_ptr<const MatrixOrder> order_;
     std::unique_ptr<Workspace> workspace_;
     const LinearOperator<T>* stack_ = nullptr;

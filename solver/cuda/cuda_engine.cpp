@@ -67,7 +67,7 @@ class CudaEngine final : public Engine {
         choose_executor();
         lap(setup.executor);
         // The products are those of a rounded matrix: the truth is on the host.
-        if (kNarrow || options_.narrow == NarrowKind::fp32_values) audit_ = std::make_unique<HostAudit>(*a.working, a.below.get());
+        if (kNarrow || options_.narrow == NarrowKind::fp32_values) audit_ = std::make_unique<HostAudit>(*a_.working, a_.below.get());
         lap(setup.buffers);
         context_.pool().trim(vector_bytes());  // what only the setup needed, and a solve does not
         lap(setup.release);

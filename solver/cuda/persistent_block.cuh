@@ -6,6 +6,7 @@
 #include <cstdint>
 
 #include "memory/cuda_check.hpp"
+#include "operator/cuda/shared_memory.hpp"
 #include "solver/cuda/persistent_kernel.hpp"
 
 namespace lsmr::cuda {
@@ -121,13 +122,6 @@ __device__ inline double collect(const TaggedSum* sums, std::uint64_t tag) {
     return warp_sum(sum);
 }
 
-// Allows a kernel so much shared memory, for the current device.
-inline void allow_shared(const void* kernel, std::uint32_t bytes) {
-    cudaFuncAttributes attributes;
-    LSMR_CHECK(cudaFuncGetAttributes(&attributes, kernel));
-    if (static_cast<int>(bytes) <= attributes.maxDynamicSharedSizeBytes) return;  // never lowered: others may need it
-    LSMR_CHECK(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(bytes)));
-}
 // All blocks of the problem at once.
 template <class T, class R>
 void launch_together(const void* kernel, PersistentProblem<T> problem, PersistentVectors<T> vectors, R* r, int iterations, std::uint64_t tag,

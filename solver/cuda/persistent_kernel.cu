@@ -370,8 +370,8 @@ auto* kernel_of(Crossing crossing) {
 
 template <class T>
 void prepare_persistent(const PersistentProblem<T>& problem) {
-    allow_shared(reinterpret_cast<const void*>(kernel_of<LsmrRecurrence<T>, T>(problem.crossing)), problem.shared_bytes);
-    allow_shared(reinterpret_cast<const void*>(kernel_of<LsqrRecurrence<T>, T>(problem.crossing)), problem.shared_bytes);
+    allow_shared(reinterpret_cast<const void*>(kernel_of<LsmrRecurrence<T>, T>(problem.crossing)), static_cast<int>(problem.shared_bytes));
+    allow_shared(reinterpret_cast<const void*>(kernel_of<LsqrRecurrence<T>, T>(problem.crossing)), static_cast<int>(problem.shared_bytes));
 }
 template <class T>
 void launch_persistent(const PersistentProblem<T>& problem, const PersistentVectors<T>& vectors, LsmrRecurrence<T>* r, int iterations, std::uint64_t tag,
