@@ -33,8 +33,8 @@ bool one_pass_pays(const OnePassShape& shape) {
     constexpr std::int64_t kLeastBytes = std::int64_t{16} << 20;
     constexpr std::int64_t kLeastPerRow = 8;
     constexpr double kNear = 0.015;  // cache lines of x for an entry: dozens of entries use each
-    return shape.cols < kMostPairs && shape.value_bytes == sizeof(double) && shape.nnz * (shape.value_bytes + 4) >= kLeastBytes && shape.nnz >= kLeastPerRow * shape.rows &&
-           shape.lines_per_entry <= kNear;
+    return shape.cols < kMostPairs && shape.value_bytes == sizeof(double) && shape.nnz * (shape.value_bytes + 4) >= kLeastBytes &&
+           shape.nnz >= kLeastPerRow * shape.rows && shape.lines_per_entry <= kNear;
 }
 
 template <class T>

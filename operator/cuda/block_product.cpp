@@ -9,6 +9,7 @@
 #include "operator/cuda/block_plan.hpp"
 #include "operator/cuda/block_stream_kernels.hpp"
 #include "operator/cuda/csr_product.hpp"
+#include "operator/cuda/uploader.hpp"
 
 namespace lsmr::cuda {
 namespace {
@@ -61,13 +62,6 @@ class BlockProduct final : public CsrProduct<T> {
     BlockLaunch<T> launch_;
     double idle_ = 0;
 };
-
-template <class E>
-DeviceBuffer<E> sent(const std::vector<E>& list, const CudaContext& context) {
-    DeviceBuffer<E> buffer(context, static_cast<std::int64_t>(list.size()));
-    if (!list.empty()) LSMR_CHECK(cudaMemcpyAsync(buffer.data(), list.data(), list.size() * sizeof(E), cudaMemcpyHostToDevice, context.stream()));
-    return buffer;
-}
 
 struct BlockStreamScratch final : ProductScratch {
     BlockStreamScratch(const CudaContext& of, std::int64_t sums) : context(of), piece_sums(of, sums) {}

@@ -78,7 +78,10 @@ std::unique_ptr<CsrProduct<T>> make_csr_product(const DeviceCsr<T>& a, const Hos
         case SpmvKernel::merge:
         case SpmvKernel::balanced: return make_stream_product(a, offsets, longest_row, choice, context);
         case SpmvKernel::window:
-            if (longest_row > kMax32 - 64) throw InputError(fmt::format("{} takes rows of up to {} entries; one of this matrix has {}", text(choice), kMax32 - 64, longest_row));
+            // Its kernels count a row's entries in 32 bits, a warp ahead.
+            if (longest_row > kMax32 - 64) {
+                throw InputError(fmt::format("{} takes rows of up to {} entries; one of this matrix has {}", text(choice), kMax32 - 64, longest_row));
+            }
             return make_window_product(a, choice, context);
         case SpmvKernel::sell:
         case SpmvKernel::ell:

@@ -15,13 +15,6 @@
 namespace lsmr::cuda {
 namespace {
 
-template <class E>
-DeviceBuffer<E> sent(const std::vector<E>& list, const CudaContext& context) {
-    DeviceBuffer<E> buffer(context, static_cast<std::int64_t>(list.size()));
-    if (!list.empty()) LSMR_CHECK(cudaMemcpyAsync(buffer.data(), list.data(), list.size() * sizeof(E), cudaMemcpyHostToDevice, context.stream()));
-    return buffer;
-}
-
 template <class V, class T>
 std::string value_words() {
     if (std::is_same_v<V, T>) return {};

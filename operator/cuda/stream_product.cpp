@@ -8,16 +8,10 @@
 #include "operator/cuda/csr_product.hpp"
 #include "operator/cuda/pack_kernels.hpp"
 #include "operator/cuda/stream_kernels.hpp"
+#include "operator/cuda/uploader.hpp"
 
 namespace lsmr::cuda {
 namespace {
-
-template <class E>
-DeviceBuffer<E> sent(const std::vector<E>& list, const CudaContext& context) {
-    DeviceBuffer<E> buffer(context, static_cast<std::int64_t>(list.size()));
-    if (!list.empty()) LSMR_CHECK(cudaMemcpyAsync(buffer.data(), list.data(), list.size() * sizeof(E), cudaMemcpyHostToDevice, context.stream()));
-    return buffer;
-}
 
 // A run of columns of the matrix, or all of it, as the kernel reads it.
 template <class V, class T>

@@ -7,7 +7,9 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <vector>
 
+#include "memory/device_buffer.hpp"
 #include "memory/staging.hpp"
 
 namespace lsmr::cuda {
@@ -59,6 +61,14 @@ class Uploader {
     cudaStream_t stream_;
     StagingLease staging_;
 };
+
+// A short list in device memory, without staging. Asynchronous: the list stays until the stream has passed the copy.
+template <class E>
+DeviceBuffer<E> sent(const std::vector<E>& list, const CudaContext& context) {
+    DeviceBuffer<E> buffer(context, static_cast<std::int64_t>(list.size()));
+    if (!list.empty()) LSMR_CHECK(cudaMemcpyAsync(buffer.data(), list.data(), list.size() * sizeof(E), cudaMemcpyHostToDevice, context.stream()));
+    return buffer;
+}
 
 // take(i, src[i]) for i < n, src in device memory, after what is on the stream. Waits.
 template <class From, class Take>

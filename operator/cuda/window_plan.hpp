@@ -106,7 +106,7 @@ inline WindowShape choose_window_shape(std::int64_t rows, std::int64_t cols, std
         if (panel_rows > kNoSegment || widest < 8) return;
         shape.panels = static_cast<std::int32_t>(panels);
         shape.panel_rows = static_cast<std::int32_t>(panel_rows);
-        // Narrower windows may be dealt more evenly.
+        // Narrower windows may be dealt more evenly: up to a quarter more of them, few enough widths that the search takes no time where x is huge.
         const std::int64_t fewest = std::max<std::int64_t>((cols + widest - 1) / widest, 1);
         for (std::int64_t windows = fewest; windows <= fewest + std::min<std::int64_t>(fewest / 4, 64); ++windows) {
             const std::int64_t width = std::max<std::int64_t>((cols + windows - 1) / windows, 1);

@@ -11,13 +11,6 @@
 namespace lsmr::cuda {
 namespace {
 
-template <class E>
-DeviceBuffer<E> sent(const std::vector<E>& list, const CudaContext& context) {
-    DeviceBuffer<E> buffer(context, static_cast<std::int64_t>(list.size()));
-    if (!list.empty()) LSMR_CHECK(cudaMemcpyAsync(buffer.data(), list.data(), list.size() * sizeof(E), cudaMemcpyHostToDevice, context.stream()));
-    return buffer;
-}
-
 // Of a block's shared memory, without what the kernel has of its own.
 std::int64_t room_bytes(const CudaContext& context) {
     int bytes = 0;
