@@ -35,17 +35,62 @@ std::shared_ptr<const CsrMatrix> uneven_rows() {
     return matrix_with_rows(lengths, 30000, 202);
 }
 
+void check_narrow_values(const std::string& kernel) {
+    for (const ShapeCase& shape : shape_cases()) {
+        CAPTURE(shape.name);
+        const auto fp32 = with_exact_values(*shape.a, 24);
+        const auto bf16 = with_exact_values(*shape.a, 8);
+        check_products(*fp32, *where_it_fits<double, from_csr<double>>(fp32, forced(kernel + "+fp32")));
+        check_products(*bf16, *where_it_fits<double, from_csr<double>>(bf16, forced(kernel + "+bf16")));
+        check_products(*bf16, *where_it_fits<float, from_csr<float>>(bf16, forced(kernel + "+bf16")));
+    }
+}
+
+void check_cut_rows(const std::vector<std::string>& kernels, bool deterministic) {
+    const auto a = uneven_rows();
+    const auto row = matrix_with_rows({5000}, 5000, 205);
+    for (const std::string& kernel : kernels) {
+        CAPTURE(kernel);
+        const auto rig = where_it_fits<double, from_csr<double>>(a, forced(kernel));
+        check_products(*a, *rig);
+        CHECK(rig->plan().deterministic == deterministic);
+        check_products(*row, *from_csr<float>(row, forced(kernel)));
+    }
+    // Runs that begin and end at every place of a chunk of 128 entries, rows over several chunks, one row over all.
+    for (std::int64_t before = 0; before < 130; before += 3) {
+        CAPTURE(before);
+        const auto cut = matrix_with_rows({before, 1, 0, 126, 2, 0, 0, 128, 300, 1, 1, 4, 3, 700, 5, 0}, 1500, 204);
+        for (const std::string& kernel : kernels) {
+            OperatorOptions options = forced(kernel);
+            options.adjoint.reset();
+            check_products(*cut, *from_csr<double>(cut, options));
+        }
+    }
+}
+
 }  // namespace
 
 TEST_SUITE_BEGIN("sanitizer");
 
-TEST_CASE("cuda formats: products fp64") {
+TEST_CASE("cuda formats: SELL") {
     LSMR_NEEDS_GPU();
-    for (const char* kernel : {"sell-32", "sell-32-1024", "ell", "hyb", "coo"}) check_format<double>(kernel);
+    for (const char* kernel : {"sell-32", "sell-32-1024"}) check_format<double>(kernel);
+    check_format<float>("sell-32-32");
 }
-TEST_CASE("cuda formats: products fp32") {
+TEST_CASE("cuda formats: ELL") {
     LSMR_NEEDS_GPU();
-    for (const char* kernel : {"sell-32-32", "ell", "hyb-q80", "coo"}) check_format<float>(kernel);
+    check_format<double>("ell");
+    check_format<float>("ell");
+}
+TEST_CASE("cuda formats: HYB") {
+    LSMR_NEEDS_GPU();
+    check_format<double>("hyb");
+    check_format<float>("hyb-q80");
+}
+TEST_CASE("cuda formats: COO") {
+    LSMR_NEEDS_GPU();
+    check_format<double>("coo");
+    check_format<float>("coo");
 }
 TEST_CASE("cuda formats: 16-bit columns in the slices that allow them") {
     LSMR_NEEDS_GPU();
@@ -73,43 +118,12 @@ TEST_CASE("cuda formats: 16-bit columns in the slices that allow them") {
         check_products(*a, *from_csr<float>(a, options));
     }
 }
-TEST_CASE("cuda formats: narrow values") {
-    LSMR_NEEDS_GPU();
-    for (const ShapeCase& shape : shape_cases()) {
-        CAPTURE(shape.name);
-        const auto fp32 = with_exact_values(*shape.a, 24);
-        const auto bf16 = with_exact_values(*shape.a, 8);
-        for (const char* format : {"sell-32-1024+columns16", "ell", "hyb", "coo"}) {
-            CAPTURE(format);
-            const std::string kernel = format;
-            check_products(*fp32, *where_it_fits<double, from_csr<double>>(fp32, forced(kernel + "+fp32")));
-            check_products(*bf16, *where_it_fits<double, from_csr<double>>(bf16, forced(kernel + "+bf16")));
-            check_products(*bf16, *where_it_fits<float, from_csr<float>>(bf16, forced(kernel + "+bf16")));
-        }
-    }
-}
-TEST_CASE("cuda formats: rows cut by chunks of COO, in a fixed order and by atomics") {
-    LSMR_NEEDS_GPU();
-    const auto a = uneven_rows();
-    for (const char* kernel : {"coo", "hyb", "hyb-q95", "coo+atomic", "hyb-q50+atomic"}) {
-        CAPTURE(kernel);
-        const auto rig = where_it_fits<double, from_csr<double>>(a, forced(kernel));
-        check_products(*a, *rig);
-        CHECK(rig->plan().deterministic == (std::string(kernel).find("atomic") == std::string::npos));
-    }
-    // Runs that begin and end at every place of a chunk of 128 entries, rows over several chunks, one row over all.
-    for (std::int64_t before = 0; before < 130; before += 3) {
-        CAPTURE(before);
-        const auto cut = matrix_with_rows({before, 1, 0, 126, 2, 0, 0, 128, 300, 1, 1, 4, 3, 700, 5, 0}, 1500, 204);
-        for (const char* kernel : {"coo", "coo+atomic", "hyb"}) {
-            OperatorOptions options = forced(kernel);
-            options.adjoint.reset();
-            check_products(*cut, *from_csr<double>(cut, options));
-        }
-    }
-    const auto row = matrix_with_rows({5000}, 5000, 205);
-    for (const char* kernel : {"coo", "coo+atomic"}) check_products(*row, *from_csr<float>(row, forced(kernel)));
-}
+TEST_CASE("cuda formats: narrow values of SELL") { LSMR_NEEDS_GPU(); check_narrow_values("sell-32-1024+columns16"); }
+TEST_CASE("cuda formats: narrow values of ELL") { LSMR_NEEDS_GPU(); check_narrow_values("ell"); }
+TEST_CASE("cuda formats: narrow values of HYB") { LSMR_NEEDS_GPU(); check_narrow_values("hyb"); }
+TEST_CASE("cuda formats: narrow values of COO") { LSMR_NEEDS_GPU(); check_narrow_values("coo"); }
+TEST_CASE("cuda formats: rows cut by chunks of COO, in a fixed order") { LSMR_NEEDS_GPU(); check_cut_rows({"coo", "hyb", "hyb-q95"}, true); }
+TEST_CASE("cuda formats: rows cut by chunks of COO, by atomics") { LSMR_NEEDS_GPU(); check_cut_rows({"coo+atomic", "hyb-q50+atomic"}, false); }
 TEST_CASE("cuda formats: non-finite x touches only the rows that use it, never through padding") {
     LSMR_NEEDS_GPU();
     for (const char* kernel : {"sell-32", "sell-32+columns16", "sell-32-1024", "ell", "hyb", "hyb-q80", "coo"}) {

@@ -213,7 +213,10 @@ TEST_CASE("cuda one pass: an update keeps the places where the structure is the 
     // Longer rows are placed anew.
     CHECK(refills(*matrix_with_rows({64, 3}, 90, 32), *matrix_with_rows({64, 3}, 90, 32)));
     CHECK_FALSE(refills(*matrix_with_rows({65, 3}, 90, 32), *matrix_with_rows({65, 3}, 90, 32)));
-    // To the bits of an operator made anew.
+}
+
+TEST_CASE("cuda one pass: an update gives the bits of an operator made anew") {
+    LSMR_NEEDS_GPU();
     for (const ShapeCase& shape : tall_cases()) {
         CAPTURE(shape.name);
         std::vector<double> values = products::random_vector(shape.a->nnz(), 33);
