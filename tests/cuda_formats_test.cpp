@@ -54,7 +54,7 @@ void check_cut_rows(const std::vector<std::string>& kernels, bool deterministic)
         const auto rig = where_it_fits<double, from_csr<double>>(a, forced(kernel));
         check_products(*a, *rig);
         CHECK(rig->plan().deterministic == deterministic);
-        check_products(*row, *from_csr<float>(row, forced(kernel)));
+        if (kernel.starts_with("coo")) check_products(*row, *from_csr<float>(row, forced(kernel)));
     }
     // Runs that begin and end at every place of a chunk of 128 entries, rows over several chunks, one row over all.
     for (std::int64_t before = 0; before < 130; before += 3) {
