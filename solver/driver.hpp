@@ -365,6 +365,7 @@ class Drive {
     double host_sigma() const { return std::ldexp(1.0, std::clamp(e_ - problem_.a_exponent, -1022, 1022)); }
 
     Progress run(bool restarted) {
+        state_ = nullptr;
         const bool at_center = !restarted && anchors_.center == start_ && problem_.guess.empty();
         const bool x_is_zero = !restarted && !problem_.use_x0 && problem_.guess.empty();
         // lambda ||x - c|| of x = D z, or in the metric of M, is no scalar damping.
@@ -435,6 +436,7 @@ class Drive {
             backend_.get_vector(reinterpret_cast<T*>(c.vectors.data() + begin), p, n);
         });
         c.best_x = best_x_;
+        c.variances = variances_;
         call_observer([&] { observer_->on_checkpoint(c); return true; });
     }
     void take_position(const Checkpoint& c, SolveResult& result) {
@@ -442,12 +444,13 @@ class Drive {
             throw InputError("the saved state is of another version of this program");
         std::memcpy(&at_, c.position.data(), sizeof at_);
         best_x_ = c.best_x;
+        variances_ = c.variances;
         result.restarts = at_.restarts;
         result.norms.r_estimated = at_.r_estimated;
         result.norms.ar_estimated = at_.ar_estimated;
         result.norms.cond_estimate = at_.cond_estimate;
     }
-    // The vectors and scalars of a checkpoint, under limits as they are now.
+    // The vectors and scalars of a checkpoint, under limits as they are now; where it is beyond them already, no iteration is made.
     Progress run_from(const Checkpoint& c) {
         make_stack();
         const typename Backend::StackScope scope(backend_, stack_.get());
@@ -471,6 +474,9 @@ class Drive {
             state.rules = rules;
             state.ring = backend_.ring();
         }
+        if (!state.progress.stopped() && state.progress.iteration >= rules.max_iterations)
+            state.finish(Recurrence::host_stop, nullptr, static_cast<int>(Status::iteration_limit));
+        run_x0_norm_ = rules.x0_norm;
         seen_ = state.progress.published;
         state_ = backend_.put_state(state);
         return iterate(w, Entry::go_on);
@@ -604,7 +610,7 @@ class Drive {
         result.norms.x = host_norm(problem_.x.data(), n_);
         result.status = Status::resource_error;
         // On the way to x of iteration k + 1, LSMR and LSQR have published k.
-        result.iterations = at_.base_iteration + backend_.get_state(state_).progress.published;
+        result.iterations = at_.base_iteration + (state_ != nullptr ? backend_.get_state(state_).progress.published : 0);
         result.message = std::string(status_sentence(result.status)) + ": " + reason;
         result.solve_seconds = seconds_since(start_clock_);
         return result;
@@ -824,7 +830,7 @@ class Drive {
     std::int64_t seen_ = 0;     // records of the run that the observer has
     Anchors<T> anchors_;
     bool observer_threw_ = false;
-    Recurrence* state_ = nullptr;  // in the vectors' space
+    Recurrence* state_ = nullptr;  // in the vectors' space; null: the run is not set up yet
     std::vector<IterationRecord> records_;
     std::vector<double> host_x_, host_r_, host_g_;
     std::vector<double> variances_;  // in the caller's units
