@@ -263,6 +263,16 @@ inline void suite_mixed_precision(const PrepareOptions& base) {
     const Answer preconditioned = solve(prepare, hard, b, options);
     CHECK(preconditioned.result.converged());
     CHECK(preconditioned.result.iterations < answer.result.iterations);
+    // A limit on the condition ends the whole; the start is called what fp64 calls it.
+    SolveOptions limited_condition = with_method(Method::lsmr, 1e-12);
+    limited_condition.conlim = 100;
+    CHECK(solve(base, hard, b, limited_condition).result.status == Status::condition_limit);
+    const Answer ended = solve(mixed, hard, b, limited_condition);
+    CHECK(ended.result.status == Status::condition_limit);
+    CHECK(ended.result.norms.cond_estimate >= 100);
+    check_norms(ended.result, truth(*hard, b, ended.x));
+    CHECK(solve(mixed, tall, Vector(120, 0.0), options).result.status == Status::start_solves);
+    CHECK(solve(mixed, diagonal(Vector(4, 0.0)), Vector(4, 1.0), options).result.status == Status::start_solves);
     // Limits are those of all solves together.
     options.max_iterations = 7;
     const Answer limited = solve(mixed, tall, b, options);
@@ -519,6 +529,17 @@ inline void suite_chosen_damping(const PrepareOptions& base) {
     REQUIRE(!cut.notes.empty());
     CHECK(cut.notes.back().find("after 4 steps") != std::string::npos);
     options.max_iterations = -1;
+    // Stopped: the norms are those of the x that is handed over.
+    for (const std::int64_t after : {1, 5, 12}) {
+        Recorder stopper(after);
+        const DampChoice stopped = solve_with_chosen_damp(problem, b, x, options, {}, false, &stopper);
+        CAPTURE(after);
+        if (stopped.result.converged()) continue;  // a GPU was done before it heard of it
+        CHECK(stopped.result.status == Status::stopped);
+        CHECK(stopped.result.iterations == stopped.steps);
+        CHECK(stopped.damp > 0);
+        check_norms(stopped.result, truth(*a, b, x, stopped.damp));
+    }
     // More noise than there is b: lambda stays out of x's way; less than there can be: none.
     DampSearch search{.rule = DampRule::discrepancy, .deviation = 1e3};
     solve_with_chosen_damp(problem, b, x, options, search);
