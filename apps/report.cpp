@@ -50,6 +50,7 @@ std::string next_step(const CommandLine& line, const Outcome& outcome) {
         case Status::non_finite:
             return fmt::format("look at the values with --check{}", fp32 ? ", or try --precision fp64" : "");
         case Status::breakdown:
+            if (line.solve.reorthogonalize != 0) return fmt::format("raise K of --reorthogonalize, or leave it out, or {}", go_on);
             return line.solve.method == Method::cg ? "take --method lsqr or lsmr, which need no positive definite A"
                                                    : "try another --method, or --damp L";
         case Status::stagnated:
@@ -282,7 +283,7 @@ void print_outcome(Console& console, const CommandLine& line, const Problem& pro
     console.line(fmt::format("{:<15} {}", result.converged() ? "solved" : "not solved", result.message));
     console.line(fmt::format(
         "iterations      {}{}", result.iterations,
-        result.restarts > 0 ? fmt::format(", {} by the audit", counted(result.restarts, "restart", "restarts")) : ""));
+        result.restarts > 0 ? fmt::format(", {} from the x so far", counted(result.restarts, "restart", "restarts")) : ""));
     if (outcome.resumed_iteration >= 0) {
         console.line(fmt::format("resumed         after iteration {} of {}", outcome.resumed_iteration, line.resume));
     }

@@ -158,6 +158,8 @@ class Drive {
             if (claimed) status = audited(status, now);
             result.audit_seconds += seconds_since(audit_start);
             const bool refused = claimed && status == Status::audit_refused;
+            // Kept vectors that are no longer orthogonal say nothing against x: a new run from there keeps new ones.
+            const bool starts_again = refused || (status == Status::breakdown && anchors_.window > 0);
             const bool may_go_on = iterations < max_iterations_ && !out_of_time();
             // A run from a guess was to end halfway (kHalfway); those after it begin at the true residual again, too.
             const bool from_guess = !problem_.guess.empty();
@@ -178,10 +180,10 @@ class Drive {
                 result.norms.a_estimated = unscale_estimate(progress.a_estimated, 0);
                 best_x.resize(static_cast<std::size_t>(n_));
                 download_x(best_x);
-            } else if (refused) {
+            } else if (starts_again) {
                 break;  // it got worse
             }
-            if (!refused || result.restarts == kMaxRestarts || !may_go_on) break;
+            if (!starts_again || result.restarts == kMaxRestarts || !may_go_on) break;
             ++result.restarts;
             entry = Entry::start;
         }
@@ -558,8 +560,10 @@ class Drive {
         if (backend_.preconditioned()) throw InputError("reorthogonalisation is in the metric of A^T A: take it or a preconditioner");
         // There are no more than min(m, n) orthogonal vectors, and no more than iterations.
         const std::int64_t most = std::max<std::int64_t>(std::min({m_, n_, max_iterations_}), 1);
-        anchors_.twice = options_.reorthogonalize == SolveOptions::kAll;
-        anchors_.window = anchors_.twice ? most : std::min(options_.reorthogonalize, most);
+        const bool all = options_.reorthogonalize == SolveOptions::kAll;
+        anchors_.window = all ? most : std::min(options_.reorthogonalize, most);
+        // From half of all that there are on, too little is left of a new v for one pass: fp32 lost orthogonality there, and broke down.
+        anchors_.twice = all || 2 * anchors_.window >= std::min(m_, n_);
         const double bytes = static_cast<double>(anchors_.window) * static_cast<double>(n_) * sizeof(T);
         if (bytes > static_cast<double>(options_.basis_limit_bytes)) {
             throw InputError(fmt::format("reorthogonalisation would keep {} vectors of {} values, {:.1f} GiB; the limit is {:.1f} GiB: take a smaller "

@@ -384,6 +384,45 @@ inline void suite_reorthogonalization(const PrepareOptions& base) {
     CHECK(fast.result.iterations <= slow.result.iterations);
     check_norms(fast.result, truth(*mild, b, fast.x));
 
+    // A wide window in fp32, of a condition beyond it.
+    for (std::uint64_t seed = 1; seed <= 8; ++seed) {
+        const Matrix square = graded(*random_sparse(60, 60, 4, seed), 1e6);
+        const Vector right = random_vector(60, seed + 7);
+        for (const Method method : {Method::lsmr, Method::lsqr}) {
+            SolveOptions wide = with_method(method, 0.0);
+            wide.conlim = 0;
+            wide.max_iterations = 1500;
+            wide.reorthogonalize = 42;
+            const Answer answer = solve(narrow, square, right, wide);
+            CAPTURE(word(method));
+            CAPTURE(seed);
+            CAPTURE(answer.result.message);
+            CHECK(answer.result.status != Status::breakdown);
+            check_norms(answer.result, truth(*square, right, answer.x));
+        }
+    }
+    // Fewer v than the window leads one to expect, columns being multiples of others: a new run from x goes on where the last broke down.
+    int broken = 0;
+    for (std::uint64_t seed = 1; seed <= 8; ++seed) {
+        Triplets columns = triplets(*graded(*random_sparse(90, 30, 4, seed), 1e6));
+        for (std::size_t k = 0, count = columns.values.size(); k < count; ++k) {
+            columns.add(columns.i[k], columns.j[k] + 30, columns.values[k]);
+            columns.add(columns.i[k], columns.j[k] + 60, -2 * columns.values[k]);
+        }
+        columns.cols = 90;
+        const Matrix dependent = columns.matrix();
+        const Vector right = random_vector(90, seed + 7);
+        for (const Method method : {Method::lsmr, Method::lsqr}) {
+            SolveOptions few = with_method(method, 0.0);
+            few.conlim = 0;
+            few.max_iterations = 1500;
+            few.reorthogonalize = 25;
+            const Answer answer = solve(narrow, dependent, right, few);
+            broken += answer.result.status == Status::breakdown ? 1 : 0;
+            check_norms(answer.result, truth(*dependent, right, answer.x));
+        }
+    }
+    CHECK(broken <= 4);
     options.basis_limit_bytes = 100;
     CHECK_THROWS_AS(problem.solve(b, x, options), InputError);
     options.basis_limit_bytes = 1 << 30;
