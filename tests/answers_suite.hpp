@@ -167,6 +167,27 @@ inline void suite_standard_errors(const PrepareOptions& base) {
             }
         }
     }
+    // Of what LSQR did not see nothing is known: of all where the start solves it, else of a column without entries.
+    Triplets with_hole = triplets(*a);
+    with_hole.cols += 1;
+    const Matrix hole = with_hole.matrix();
+    PreparedProblem holey(hole, base);
+    Vector at(21, 0.0);
+    const SolveResult first = holey.solve(b, at, options);
+    const SolveResult again = holey.solve(b, at, [&] {
+        SolveOptions easy = options;
+        easy.atol = 1e-6;
+        return easy;
+    }(), true);
+    CHECK(again.iterations == 0);
+    StandardErrorOptions estimate;
+    estimate.kind = ErrorKind::estimate;
+    for (const SolveResult* seen : {&first, &again}) {
+        const StandardErrors errors = standard_errors(holey, options, *seen, estimate);
+        for (std::size_t j = 0; j < 21; ++j) CHECK(std::isnan(errors.unit_errors[j]) == (seen == &again || j == 20));
+        REQUIRE(errors.notes.size() == 1);
+        CHECK(errors.notes[0].find(seen == &again ? "21 of 21" : "1 of 21") == 0);
+    }
     // ||A||_F as the bidiagonalisation sees it: from below while it is orthogonal.
     const Answer answer = solve(base, a, b, exactly(Method::lsqr, 15));
     CHECK(answer.result.norms.a_estimated < answer.result.norms.a_frobenius);
