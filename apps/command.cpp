@@ -351,7 +351,14 @@ int solve(CommandLine& line, Console& console) {
             outcome.history_error = error.what();  // x and the report come first
         }
     }
-    if (!line.output.empty()) write_x(line, problem, outcome);
+    if (!line.output.empty()) {
+        try {
+            write_x(line, problem, outcome);
+        } catch (const OutputError& error) {
+            outcome.output_error = error.what();  // what is known of x is still said, and reported
+            outcome.output_exit_code = exit_code(error);
+        }
+    }
     outcome.timing.write_seconds = writing.seconds();
     if (!problem.x_true.empty()) outcome.error_to_x_true = relative_error(problem.x, problem.x_true);
     if (line.errors.kind != ErrorKind::none && noted_signal() == 0) find_standard_errors(line, prepared, outcome);
@@ -363,9 +370,10 @@ int solve(CommandLine& line, Console& console) {
     }
     outcome.signal = noted_signal();
     if (!line.json.empty()) write_text(line.json, solve_json(line, problem, info, outcome, warnings));
-    if (!outcome.history_error.empty()) console.error(outcome.history_error);
-    if (!outcome.state_error.empty()) console.error(outcome.state_error);
-    if (outcome.signal != 0) end_by_signal(outcome.signal);
+    for (const std::string& error : {outcome.output_error, outcome.history_error, outcome.state_error}) {
+        if (!error.empty()) console.error(error);
+    }
+    if (outcome.signal != 0 && outcome.output_error.empty()) end_by_signal(outcome.signal);
     return outcome.exit_code();
 }
 

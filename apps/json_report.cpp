@@ -171,7 +171,10 @@ Json options_json(const CommandLine& line) {
         {"device", device_name(prepare.device)},
         {"device_index", prepare.device_index},
         {"precision", name(prepare.precision)},
-        {"spmv", name(prepare.spmv)},
+        {"spmv", line.spmv},
+        {"format", line.format},
+        {"narrow", name(prepare.narrow)},
+        {"plan", text_or_null(line.plan)},
         {"executor", name(prepare.executor)},
         {"storage", name(prepare.storage)},
         {"reorder", name(prepare.reorder)},
@@ -312,7 +315,7 @@ std::string solve_json(const CommandLine& line, const Problem& problem, const Pr
                               {"write", number(outcome.timing.write_seconds)}};
     json["memory"] = {{"pool_peak_bytes", outcome.memory.pool_peak_bytes},
                       {"pool_reserved_bytes", outcome.memory.pool_reserved_bytes}};
-    json["output"] = text_or_null(line.output);
+    json["output"] = text_or_null(outcome.output_error.empty() ? line.output : std::string());
     json["plot"] = text_or_null(line.plot);
     json["state"] = {
         {"path", text_or_null(line.save_state)},

@@ -111,10 +111,9 @@ RhsSource parse_rhs(const std::string& text) {
 }
 
 // A family of kernels, or one kernel for both products.
-void parse_spmv(PrepareOptions& prepare, const std::string& text) {
-    prepare.spmv = SpmvKind::automatic;
-    prepare.forward_kernel.reset();
-    prepare.adjoint_kernel.reset();
+void parse_spmv(CommandLine& line, const std::string& text) {
+    PrepareOptions& prepare = line.prepare;
+    line.spmv = text;
     if (text == "cusparse") prepare.spmv = SpmvKind::cusparse;
     else if (text == "own") prepare.spmv = SpmvKind::own;
     else if (text != "auto") {
@@ -127,12 +126,11 @@ void parse_spmv(PrepareOptions& prepare, const std::string& text) {
 }
 
 // A format for both products; auto: what the dispatch chooses.
-void parse_format_flag(PrepareOptions& prepare, const std::string& text) {
-    prepare.forward_kernel.reset();
-    prepare.adjoint_kernel.reset();
+void parse_format_flag(CommandLine& line, const std::string& text) {
+    line.format = text;
     if (text == "auto") return;
     try {
-        prepare.forward_kernel = prepare.adjoint_kernel = parse_format(text);
+        line.prepare.forward_kernel = line.prepare.adjoint_kernel = parse_format(text);
     } catch (const InputError& error) {
         throw UsageError(error.what());
     }
@@ -400,7 +398,7 @@ std::vector<FlagGroup> make_flag_groups() {
                       value, {{"fp64", Precision::fp64}, {"fp32", Precision::fp32}, {"mixed", Precision::mixed}});
               }},
              {"spmv", "", "S", "products by cusparse, own, auto, or a kernel, as stream-128x2048 [auto]",
-              [](CommandLine& line, const std::string& value) { parse_spmv(line.prepare, value); }},
+              [](CommandLine& line, const std::string& value) { parse_spmv(line, value); }},
              {"executor", "", "E", "iterations on a GPU: graph, persistent (one kernel), auto [auto]",
               [](CommandLine& line, const std::string& value) {
                   line.prepare.executor = parse_choice<ExecutorKind>(
@@ -408,7 +406,7 @@ std::vector<FlagGroup> make_flag_groups() {
                       {{"auto", ExecutorKind::automatic}, {"graph", ExecutorKind::graph}, {"persistent", ExecutorKind::persistent}});
               }},
              {"format", "", "F", "A as sell, ell, hyb, coo, bsr-RxC-stream, bell-RxR, dia, dense [auto]",
-              [](CommandLine& line, const std::string& value) { parse_format_flag(line.prepare, value); }},
+              [](CommandLine& line, const std::string& value) { parse_format_flag(line, value); }},
              {"narrow", "", "N", "less bits a column or value: lossless, none, fp32-values [lossless]",
               [](CommandLine& line, const std::string& value) {
                   line.prepare.narrow = parse_choice<NarrowKind>(value, {{"lossless", NarrowKind::lossless},
@@ -685,6 +683,10 @@ void check_combinations(const CommandLine& line) {
     refuse_together(robust && !line.history.empty(),
                     "--history is of one solve, --loss makes several: --json holds the reweighted solves");
     refuse_together(robust && line.compare_eigen, "--compare knows no --loss: only least squares");
+    const bool names_kernel = line.spmv != "auto" && line.prepare.spmv == SpmvKind::automatic;
+    refuse_together(names_kernel && line.format != "auto", "--spmv with a kernel and --format both say how A is stored: take one of the two");
+    refuse_together(!line.plan.empty() && (line.spmv != "auto" || line.format != "auto" || line.prepare.storage != StorageKind::automatic),
+                    "--plan says which kernels and storage: without --spmv, --format and --storage");
     refuse_together(line.compare_eigen && changes_the_problem,
                     "--compare knows no weights, scaled rows or regularising rows: only --damp");
     refuse_together(line.checkpoint_every_seconds > 0 && line.save_state.empty(),

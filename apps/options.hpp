@@ -58,6 +58,8 @@ struct CommandLine {
     std::string save_state;               // empty: no checkpoints
     double checkpoint_every_seconds = 0;  // 0: only where the solve stops and could go on
     std::string resume;                   // empty: from the start
+    std::string spmv = "auto";            // --spmv and --format as they were given
+    std::string format = "auto";
     std::string plan;                     // the kernels of a saved plan; empty: chosen
     std::string save_plan;                // empty: not written
     std::string output;                   // empty: x is not written

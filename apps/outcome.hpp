@@ -34,13 +34,16 @@ struct Outcome {
     std::string state_error;                // why the last state was not written; empty: it was, or none was due
     std::int64_t saved_iteration = -1;      // of the state that was written last; -1: none
     std::int64_t resumed_iteration = -1;    // that the solve went on from; -1: it began at the start
+    std::string output_error;               // why x is not written; empty: it is, or was not asked for
+    int output_exit_code = kExitOk;         // of that
     std::string history_error;              // why the history is not complete; empty: it is
     std::optional<double> error_to_x_true;  // ||x - xtrue|| / ||xtrue||
     std::optional<Comparison> comparison;
 
     const SolveResult& result() const { return columns.at(worst); }
-    // 128 + the signal as the shell shows it, a failed history, or the worst column's.
+    // That of an x that is lost, 128 + the signal as the shell shows it, a failed history, or the worst column's.
     int exit_code() const {
+        if (!output_error.empty()) return output_exit_code;
         if (signal != 0) return 128 + signal;
         return history_error.empty() && state_error.empty() ? lsmr::exit_code(result().status)
                                                             : static_cast<int>(kExitWriteError);

@@ -42,6 +42,8 @@ void check_outputs(const CommandLine& line) {
             if (same_file(path, other)) throw UsageError(fmt::format("two outputs go to the same file: {}", path));
         }
         check_output_path(path, inputs);
+        // A state may be gone on with in its own file; another output would take its place.
+        if (!line.resume.empty() && path != line.save_state) check_output_path(path, {&line.resume, 1});
         outputs.push_back(path);
     }
 }

@@ -18,8 +18,9 @@ std::string number(double value) {
 }
 
 // What may help after this status. Names only flags that exist.
-std::string next_step(const CommandLine& line, const SolveResult& result) {
-    const bool is_kept = !line.output.empty() && line.output != "-";
+std::string next_step(const CommandLine& line, const Outcome& outcome) {
+    const SolveResult& result = outcome.result();
+    const bool is_kept = !line.output.empty() && line.output != "-" && outcome.output_error.empty();
     std::string go_on = is_kept ? fmt::format("go on from this x with --x0 {}", line.output)
                                 : "keep x with -o x.mtx to go on from it with --x0 x.mtx";
     const bool fp32 = line.prepare.precision == Precision::fp32;
@@ -49,6 +50,7 @@ std::string next_step(const CommandLine& line, const SolveResult& result) {
         case Status::non_finite:
             return fmt::format("look at the values with --check{}", fp32 ? ", or try --precision fp64" : "");
         case Status::breakdown:
+            if (line.solve.reorthogonalize != 0) return fmt::format("raise K of --reorthogonalize, or leave it out, or {}", go_on);
             return line.solve.method == Method::cg ? "take --method lsqr or lsmr, which need no positive definite A"
                                                    : "try another --method, or --damp L";
         case Status::stagnated:
@@ -281,7 +283,7 @@ void print_outcome(Console& console, const CommandLine& line, const Problem& pro
     console.line(fmt::format("{:<15} {}", result.converged() ? "solved" : "not solved", result.message));
     console.line(fmt::format(
         "iterations      {}{}", result.iterations,
-        result.restarts > 0 ? fmt::format(", {} by the audit", counted(result.restarts, "restart", "restarts")) : ""));
+        result.restarts > 0 ? fmt::format(", {} from the x so far", counted(result.restarts, "restart", "restarts")) : ""));
     if (outcome.resumed_iteration >= 0) {
         console.line(fmt::format("resumed         after iteration {} of {}", outcome.resumed_iteration, line.resume));
     }
@@ -312,9 +314,11 @@ void print_outcome(Console& console, const CommandLine& line, const Problem& pro
                                  format_bytes(outcome.memory.pool_peak_bytes),
                                  format_bytes(outcome.memory.pool_reserved_bytes)));
     }
-    if (const std::string step = next_step(line, result); !step.empty()) console.line("next            " + step);
+    if (const std::string step = next_step(line, outcome); !step.empty()) console.line("next            " + step);
     if (line.output.empty()) {
         console.line("x               not written: add -o x.mtx, or -o - for standard output");
+    } else if (!outcome.output_error.empty()) {
+        console.line("x               not written: see below");
     } else {
         console.line(
             fmt::format("x               written to {}", line.output == "-" ? "standard output" : line.output));

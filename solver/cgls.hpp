@@ -33,7 +33,8 @@ struct CglsRecurrence {
     Progress progress;
 
     double gamma;         // ||s||^2
-    double largest_gain;  // max ||[A; lambda I] p||^2 / ||p||^2 so far: where ||A||_F is not known, its root stands for ||A||
+    double p_norm2;       // ||p||^2, with a preconditioner ||K^-1 p||^2: s is orthogonal to the last p in that metric, so squares add
+    double largest_gain;  // max ||[A; lambda I] p||^2 / p_norm2 so far: where ||A||_F (||A K||_F) is not known, its root stands for ||A||
     double least_r;       // the least ||r|| so far: no later one is larger, but for rounding
     StopMemory memory;
 
@@ -77,6 +78,7 @@ struct CglsRecurrence {
 
     LSMR_HD void on_start(const double* sums) {
         gamma = sums[0];
+        p_norm2 = 0;
         largest_gain = 0;
         direction = 0;
         step = 0;
@@ -96,6 +98,7 @@ struct CglsRecurrence {
     LSMR_HD void on_forward(const double* sums) {
         turn_pending = false;
         if (progress.stopped()) return;
+        p_norm2 = gamma + square(static_cast<double>(direction)) * p_norm2;
         const double delta = sums[0] + square(lambda) * sums[1];
         if (!is_finite(delta)) return fail(Suspect::beta, progress.iteration + 1);
         // p = A^T r + ... with A p = 0 cannot be unless p is 0: the products do not belong together.
@@ -103,7 +106,7 @@ struct CglsRecurrence {
         step = static_cast<T>(gamma / delta);
         // As T holds it: in fp32 a finite double may be too large.
         if (!is_finite(static_cast<double>(step))) return fail(Suspect::coefficients, progress.iteration + 1);
-        largest_gain = delta > largest_gain * sums[1] ? delta / sums[1] : largest_gain;
+        largest_gain = delta > largest_gain * p_norm2 ? delta / p_norm2 : largest_gain;
     }
 
     LSMR_HD void on_reach(const double* sums) {

@@ -9,7 +9,7 @@
 namespace lsmr {
 namespace {
 
-constexpr std::string_view kMagic = "lsmr state 1\n";  // the number changes with the layout of what follows
+constexpr std::string_view kMagic = "lsmr state 2\n";  // the number changes with the layout of what follows
 
 class Writer {
   public:
@@ -95,6 +95,7 @@ std::string checkpoint_bytes(const Checkpoint& c) {
     w.block(c.state.data(), c.state.size());
     w.block(c.vectors.data(), c.vectors.size());
     w.block(c.best_x.data(), c.best_x.size() * sizeof(double));
+    w.block(c.variances.data(), c.variances.size() * sizeof(double));
     w.number(checksum(w.bytes()));
     return std::move(w.bytes());
 }
@@ -124,6 +125,7 @@ Checkpoint read_checkpoint(std::string_view bytes, const std::string& name) {
     c.state = r.values<std::byte>();
     c.vectors = r.values<std::byte>();
     c.best_x = r.values<double>();
+    c.variances = r.values<double>();
     return c;
 }
 

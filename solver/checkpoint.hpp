@@ -26,6 +26,7 @@ struct Checkpoint {
     std::vector<std::byte> state;     // the recurrence
     std::vector<std::byte> vectors;   // those of the method, one after another
     std::vector<double> best_x;       // of a run before a restart; empty: none
+    std::vector<double> variances;    // estimated by runs before a restart; empty: none
 };
 
 // The file: a magic line, the members with their lengths, a checksum. Little-endian, as all machines that run this are.

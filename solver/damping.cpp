@@ -170,14 +170,12 @@ class Scan : public Observer {
         b_.beta_1 = beta_1;
     }
     Verdict on_iterations(std::span<const IterationRecord> records) override {
-        if (observer_ != nullptr && observer_->on_iterations(records) == Verdict::stop) {
-            stopped_ = true;
-            return Verdict::stop;
-        }
         for (const IterationRecord& record : records) {
             b_.alpha.push_back(record.alpha);
             b_.beta.push_back(record.beta);
         }
+        if (observer_ != nullptr && observer_->on_iterations(records) == Verdict::stop) stopped_ = true;
+        if (stopped_) return Verdict::stop;
         if (settled_) return Verdict::stop;
         if (b_.steps() < next_look_) return Verdict::go_on;
         look();
@@ -295,19 +293,19 @@ DampChoice solve_with_chosen_damp(PreparedProblem& problem, std::span<const doub
         out.notes.push_back(fmt::format("lambda may still change: the bidiagonalisation ended after {} steps{}", out.steps,
                                         room < most && out.steps >= room ? ", the vectors that fit the limit of memory" : ""));
     }
-    if (scan.stopped()) {
-        first.status = Status::stopped;
-        std::copy(at.begin(), at.end(), x.begin());
-        out.result = std::move(first);
-        return out;
-    }
     SolveOptions damped = options;
     damped.damp = out.damp;
     if (damped.method == Method::automatic) damped.method = Method::lsmr;
     damped.damp_center = use_x0 ? DampCenter::given : DampCenter::zero;
     damped.center = x0;
     damped.time_limit_seconds = std::max(0.0, options.time_limit_seconds - first.solve_seconds - first.audit_seconds);
-    out.result = problem.solve(b, at, damped, true, observer);
+    if (scan.stopped()) damped.max_iterations = 0;  // what is true of c + V_k y, and no more
+    out.result = problem.solve(b, at, damped, true, scan.stopped() ? nullptr : observer);
+    if (scan.stopped()) {
+        out.result.status = Status::stopped;
+        out.result.message = status_sentence(Status::stopped);
+        out.result.notes.clear();
+    }
     out.result.iterations += first.iterations;
     out.result.solve_seconds += first.solve_seconds;
     out.result.audit_seconds += first.audit_seconds;

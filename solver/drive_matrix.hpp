@@ -58,8 +58,9 @@ void check_preconditioner(const LinearOperator<T>& k, const LinearOperator<T>& a
     }
 }
 
+// damp: of this solve; sketch_damp: that of a sketch.
 inline DriveProblem drive_problem(const EngineMatrix& a, std::span<const double> b, std::span<const double> linear, std::span<double> x,
-                                  bool use_x0, HostAudit* audit, const Resumption& resumption) {
+                                  bool use_x0, HostAudit* audit, const Resumption& resumption, double damp, double sketch_damp) {
     DriveProblem problem;
     problem.linear = linear;
     problem.b = b;
@@ -75,8 +76,9 @@ inline DriveProblem drive_problem(const EngineMatrix& a, std::span<const double>
         problem.k_exponent = a.preconditioner->exponent - a.exponent;
         problem.k_frobenius = a.preconditioner->scaled_frobenius;
     }
-    if (a.sketch) {  // S A K has orthonormal columns, so ||A K||_F is sqrt(cols) but for the sketch's distortion; damping included
-        problem.preconditioned_frobenius = std::ldexp(std::sqrt(static_cast<double>(a.sketch->cols)), a.sketch->exponent);
+    if (a.sketch) {
+        // S A K has orthonormal columns, so ||A K||_F is sqrt(cols) but for the sketch's distortion: A with the damping of the sketch, no other.
+        problem.preconditioned_frobenius = damp == sketch_damp ? std::ldexp(std::sqrt(static_cast<double>(a.sketch->cols)), a.sketch->exponent) : -1;
         problem.k_exponent = a.sketch->exponent - a.exponent;
     }
     if (a.cholesky) {

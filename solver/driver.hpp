@@ -158,6 +158,8 @@ class Drive {
             if (claimed) status = audited(status, now);
             result.audit_seconds += seconds_since(audit_start);
             const bool refused = claimed && status == Status::audit_refused;
+            // Kept vectors that are no longer orthogonal say nothing against x: a new run from there keeps new ones.
+            const bool starts_again = refused || (status == Status::breakdown && anchors_.window > 0);
             const bool may_go_on = iterations < max_iterations_ && !out_of_time();
             // A run from a guess was to end halfway (kHalfway); those after it begin at the true residual again, too.
             const bool from_guess = !problem_.guess.empty();
@@ -178,10 +180,10 @@ class Drive {
                 result.norms.a_estimated = unscale_estimate(progress.a_estimated, 0);
                 best_x.resize(static_cast<std::size_t>(n_));
                 download_x(best_x);
-            } else if (refused) {
+            } else if (starts_again) {
                 break;  // it got worse
             }
-            if (!refused || result.restarts == kMaxRestarts || !may_go_on) break;
+            if (!starts_again || result.restarts == kMaxRestarts || !may_go_on) break;
             ++result.restarts;
             entry = Entry::start;
         }
@@ -365,6 +367,7 @@ class Drive {
     double host_sigma() const { return std::ldexp(1.0, std::clamp(e_ - problem_.a_exponent, -1022, 1022)); }
 
     Progress run(bool restarted) {
+        state_ = nullptr;
         const bool at_center = !restarted && anchors_.center == start_ && problem_.guess.empty();
         const bool x_is_zero = !restarted && !problem_.use_x0 && problem_.guess.empty();
         // lambda ||x - c|| of x = D z, or in the metric of M, is no scalar damping.
@@ -435,6 +438,7 @@ class Drive {
             backend_.get_vector(reinterpret_cast<T*>(c.vectors.data() + begin), p, n);
         });
         c.best_x = best_x_;
+        c.variances = variances_;
         call_observer([&] { observer_->on_checkpoint(c); return true; });
     }
     void take_position(const Checkpoint& c, SolveResult& result) {
@@ -442,12 +446,13 @@ class Drive {
             throw InputError("the saved state is of another version of this program");
         std::memcpy(&at_, c.position.data(), sizeof at_);
         best_x_ = c.best_x;
+        variances_ = c.variances;
         result.restarts = at_.restarts;
         result.norms.r_estimated = at_.r_estimated;
         result.norms.ar_estimated = at_.ar_estimated;
         result.norms.cond_estimate = at_.cond_estimate;
     }
-    // The vectors and scalars of a checkpoint, under limits as they are now.
+    // The vectors and scalars of a checkpoint, under limits as they are now; where it is beyond them already, no iteration is made.
     Progress run_from(const Checkpoint& c) {
         make_stack();
         const typename Backend::StackScope scope(backend_, stack_.get());
@@ -471,6 +476,9 @@ class Drive {
             state.rules = rules;
             state.ring = backend_.ring();
         }
+        if (!state.progress.stopped() && state.progress.iteration >= rules.max_iterations)
+            state.finish(Recurrence::host_stop, nullptr, static_cast<int>(Status::iteration_limit));
+        run_x0_norm_ = rules.x0_norm;
         seen_ = state.progress.published;
         state_ = backend_.put_state(state);
         return iterate(w, Entry::go_on);
@@ -552,8 +560,10 @@ class Drive {
         if (backend_.preconditioned()) throw InputError("reorthogonalisation is in the metric of A^T A: take it or a preconditioner");
         // There are no more than min(m, n) orthogonal vectors, and no more than iterations.
         const std::int64_t most = std::max<std::int64_t>(std::min({m_, n_, max_iterations_}), 1);
-        anchors_.twice = options_.reorthogonalize == SolveOptions::kAll;
-        anchors_.window = anchors_.twice ? most : std::min(options_.reorthogonalize, most);
+        const bool all = options_.reorthogonalize == SolveOptions::kAll;
+        anchors_.window = all ? most : std::min(options_.reorthogonalize, most);
+        // From half of all that there are on, too little is left of a new v for one pass: fp32 lost orthogonality there, and broke down.
+        anchors_.twice = all || 2 * anchors_.window >= std::min(m_, n_);
         const double bytes = static_cast<double>(anchors_.window) * static_cast<double>(n_) * sizeof(T);
         if (bytes > static_cast<double>(options_.basis_limit_bytes)) {
             throw InputError(fmt::format("reorthogonalisation would keep {} vectors of {} values, {:.1f} GiB; the limit is {:.1f} GiB: take a smaller "
@@ -604,7 +614,7 @@ class Drive {
         result.norms.x = host_norm(problem_.x.data(), n_);
         result.status = Status::resource_error;
         // On the way to x of iteration k + 1, LSMR and LSQR have published k.
-        result.iterations = at_.base_iteration + backend_.get_state(state_).progress.published;
+        result.iterations = at_.base_iteration + (state_ != nullptr ? backend_.get_state(state_).progress.published : 0);
         result.message = std::string(status_sentence(result.status)) + ": " + reason;
         result.solve_seconds = seconds_since(start_clock_);
         return result;
@@ -824,7 +834,7 @@ class Drive {
     std::int64_t seen_ = 0;     // records of the run that the observer has
     Anchors<T> anchors_;
     bool observer_threw_ = false;
-    Recurrence* state_ = nullptr;  // in the vectors' space
+    Recurrence* state_ = nullptr;  // in the vectors' space; null: the run is not set up yet
     std::vector<IterationRecord> records_;
     std::vector<double> host_x_, host_r_, host_g_;
     std::vector<double> variances_;  // in the caller's units

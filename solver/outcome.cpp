@@ -39,6 +39,12 @@ std::string outcome_words(Status status, const SolveResult& result, const SolveO
             return fmt::format("{}: ||r|| / (||A|| {} + ||b||) = {:.3e}, machine precision {:.1e}", sentence, x0_norm > n.x ? "||x0||" : "||x||",
                                r / (a_norm * std::max(n.x, x0_norm) + n.b), eps);
         case Status::least_squares_eps:
+            // Where ||r|| is small beside what it was formed of, the bound of the audit decided.
+            if (n.ar > 2 * std::max(options.atol, eps) * a_norm * r) {
+                const bool of_x0 = n.b == 0 && x0_norm > n.x;
+                return fmt::format("{}: ||A'r|| / (||A|| (||A|| {} + ||b||)) = {:.3e}, machine precision {:.1e}", sentence, of_x0 ? "||x0||" : "||x||",
+                                   n.ar / (a_norm * (a_norm * (of_x0 ? x0_norm : n.x) + n.b)), eps);
+            }
             return fmt::format("{}: ||A'r|| / (||A|| ||r||) = {:.3e}, machine precision {:.1e}", sentence, n.ar / r / a_norm, eps);
         case Status::condition_limit:
         case Status::condition_eps: return fmt::format("{}: the estimate is {:.2e}", sentence, n.cond_estimate);

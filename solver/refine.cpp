@@ -114,13 +114,16 @@ class Refinement {
         take(run(narrow_, {}, trial, rough, false));
         int corrections = 0;
         bool stalled = !keep(trial, 1.0);
-        Status status = ended_;
-        while (!must_end(status)) {
+        const bool start_solves = start_.r_damped == 0 || start_.ar == 0;
+        Status status = start_solves ? Status::start_solves : ended_;
+        while (!start_solves && !must_end(status)) {
             const int code = passed_test(rules_, {0, now_.r_damped, now_.ar, rules_.a_norm, kUnknown, now_.x});
             if (code != kGoOn) {
                 status = static_cast<Status>(code);
                 break;
             }
+            // Corrections estimate no condition: a limit that the caller chose, and that fp32 can see, ends the whole.
+            if (ended_ == Status::condition_limit && options_.conlim > 0) break;
             if (out_.iterations >= max_iterations_) {
                 status = Status::iteration_limit;
                 break;

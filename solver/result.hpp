@@ -55,7 +55,7 @@ struct SolveResult {
     std::string message;          // one sentence: the status, and what decided
     // Of all runs. x is that of the last iteration, whose test fired; where a restart did worse, that of the run before it.
     std::int64_t iterations = 0;
-    int restarts = 0;             // by the audit
+    int restarts = 0;             // by the audit, or where kept vectors were no longer orthogonal
     std::vector<std::string> notes;  // what else there is to know of x: sentences
     Norms norms;
     // With SolveOptions::estimate_variances: what LSQR saw of diag((A^T A + ... + lambda^2 I)^-1), none of it above the truth; else empty.

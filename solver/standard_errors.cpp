@@ -87,10 +87,13 @@ StandardErrors standard_errors(PreparedProblem& problem, const SolveOptions& opt
             if (solved.variances.size() != n) throw InputError("standard errors: the solve has estimated no variances");
             take_all();
             double sum = 0;
+            std::int64_t unknown = 0;
             for (const double variance : solved.variances) {
-                out.unit_errors.push_back(std::sqrt(variance));
+                out.unit_errors.push_back(variance > 0 ? std::sqrt(variance) : kUnknown);  // N^-1_jj is not 0: nothing was seen of it
+                unknown += !(variance > 0);
                 sum += variance;
             }
+            if (unknown > 0) out.notes.push_back(fmt::format("{} of {} standard errors are not known: LSQR's iterations did not reach them", unknown, cols));
             out.cond_frobenius = std::hypot(solved.norms.a_frobenius, options.damp * std::sqrt(static_cast<double>(cols))) * std::sqrt(sum);
             out.complete = true;
             break;

@@ -34,7 +34,7 @@ struct StandardErrorOptions {
 struct StandardErrors {
     ErrorKind kind = ErrorKind::none;
     std::vector<std::int64_t> columns;  // from 0: for which there are values
-    std::vector<double> unit_errors;    // sqrt(N^-1_jj), to be multiplied by sigma; NaN: not known (a hutchinson mean that is not above 0)
+    std::vector<double> unit_errors;    // sqrt(N^-1_jj), to be multiplied by sigma; NaN: not known (a hutchinson mean that is not above 0, what LSQR did not see)
     std::vector<double> unit_spread;    // hutchinson: the standard deviation of unit_errors by the choice of signs; else empty
     double sigma = 0;
     double cond_frobenius = 0;  // estimate: ||[A; G; lambda I]||_F sqrt(sum of variances), LSQR's own estimate of cond; else NaN

@@ -167,6 +167,27 @@ inline void suite_standard_errors(const PrepareOptions& base) {
             }
         }
     }
+    // Of what LSQR did not see nothing is known: of all where the start solves it, else of a column without entries.
+    Triplets with_hole = triplets(*a);
+    with_hole.cols += 1;
+    const Matrix hole = with_hole.matrix();
+    PreparedProblem holey(hole, base);
+    Vector at(21, 0.0);
+    const SolveResult first = holey.solve(b, at, options);
+    const SolveResult again = holey.solve(b, at, [&] {
+        SolveOptions easy = options;
+        easy.atol = 1e-6;
+        return easy;
+    }(), true);
+    CHECK(again.iterations == 0);
+    StandardErrorOptions estimate;
+    estimate.kind = ErrorKind::estimate;
+    for (const SolveResult* seen : {&first, &again}) {
+        const StandardErrors errors = standard_errors(holey, options, *seen, estimate);
+        for (std::size_t j = 0; j < 21; ++j) CHECK(std::isnan(errors.unit_errors[j]) == (seen == &again || j == 20));
+        REQUIRE(errors.notes.size() == 1);
+        CHECK(errors.notes[0].find(seen == &again ? "21 of 21" : "1 of 21") == 0);
+    }
     // ||A||_F as the bidiagonalisation sees it: from below while it is orthogonal.
     const Answer answer = solve(base, a, b, exactly(Method::lsqr, 15));
     CHECK(answer.result.norms.a_estimated < answer.result.norms.a_frobenius);
@@ -263,6 +284,16 @@ inline void suite_mixed_precision(const PrepareOptions& base) {
     const Answer preconditioned = solve(prepare, hard, b, options);
     CHECK(preconditioned.result.converged());
     CHECK(preconditioned.result.iterations < answer.result.iterations);
+    // A limit on the condition ends the whole; the start is called what fp64 calls it.
+    SolveOptions limited_condition = with_method(Method::lsmr, 1e-12);
+    limited_condition.conlim = 100;
+    CHECK(solve(base, hard, b, limited_condition).result.status == Status::condition_limit);
+    const Answer ended = solve(mixed, hard, b, limited_condition);
+    CHECK(ended.result.status == Status::condition_limit);
+    CHECK(ended.result.norms.cond_estimate >= 100);
+    check_norms(ended.result, truth(*hard, b, ended.x));
+    CHECK(solve(mixed, tall, Vector(120, 0.0), options).result.status == Status::start_solves);
+    CHECK(solve(mixed, diagonal(Vector(4, 0.0)), Vector(4, 1.0), options).result.status == Status::start_solves);
     // Limits are those of all solves together.
     options.max_iterations = 7;
     const Answer limited = solve(mixed, tall, b, options);
@@ -374,6 +405,45 @@ inline void suite_reorthogonalization(const PrepareOptions& base) {
     CHECK(fast.result.iterations <= slow.result.iterations);
     check_norms(fast.result, truth(*mild, b, fast.x));
 
+    // A wide window in fp32, of a condition beyond it.
+    for (std::uint64_t seed = 1; seed <= 8; ++seed) {
+        const Matrix square = graded(*random_sparse(60, 60, 4, seed), 1e6);
+        const Vector right = random_vector(60, seed + 7);
+        for (const Method method : {Method::lsmr, Method::lsqr}) {
+            SolveOptions wide = with_method(method, 0.0);
+            wide.conlim = 0;
+            wide.max_iterations = 1500;
+            wide.reorthogonalize = 42;
+            const Answer answer = solve(narrow, square, right, wide);
+            CAPTURE(word(method));
+            CAPTURE(seed);
+            CAPTURE(answer.result.message);
+            CHECK(answer.result.status != Status::breakdown);
+            check_norms(answer.result, truth(*square, right, answer.x));
+        }
+    }
+    // Fewer v than the window leads one to expect, columns being multiples of others: a new run from x goes on where the last broke down.
+    int broken = 0;
+    for (std::uint64_t seed = 1; seed <= 8; ++seed) {
+        Triplets columns = triplets(*graded(*random_sparse(90, 30, 4, seed), 1e6));
+        for (std::size_t k = 0, count = columns.values.size(); k < count; ++k) {
+            columns.add(columns.i[k], columns.j[k] + 30, columns.values[k]);
+            columns.add(columns.i[k], columns.j[k] + 60, -2 * columns.values[k]);
+        }
+        columns.cols = 90;
+        const Matrix dependent = columns.matrix();
+        const Vector right = random_vector(90, seed + 7);
+        for (const Method method : {Method::lsmr, Method::lsqr}) {
+            SolveOptions few = with_method(method, 0.0);
+            few.conlim = 0;
+            few.max_iterations = 1500;
+            few.reorthogonalize = 25;
+            const Answer answer = solve(narrow, dependent, right, few);
+            broken += answer.result.status == Status::breakdown ? 1 : 0;
+            check_norms(answer.result, truth(*dependent, right, answer.x));
+        }
+    }
+    CHECK(broken <= 4);
     options.basis_limit_bytes = 100;
     CHECK_THROWS_AS(problem.solve(b, x, options), InputError);
     options.basis_limit_bytes = 1 << 30;
@@ -519,6 +589,17 @@ inline void suite_chosen_damping(const PrepareOptions& base) {
     REQUIRE(!cut.notes.empty());
     CHECK(cut.notes.back().find("after 4 steps") != std::string::npos);
     options.max_iterations = -1;
+    // Stopped: the norms are those of the x that is handed over.
+    for (const std::int64_t after : {1, 5, 12}) {
+        Recorder stopper(after);
+        const DampChoice stopped = solve_with_chosen_damp(problem, b, x, options, {}, false, &stopper);
+        CAPTURE(after);
+        if (stopped.result.converged()) continue;  // a GPU was done before it heard of it
+        CHECK(stopped.result.status == Status::stopped);
+        CHECK(stopped.result.iterations == stopped.steps);
+        CHECK(stopped.damp > 0);
+        check_norms(stopped.result, truth(*a, b, x, stopped.damp));
+    }
     // More noise than there is b: lambda stays out of x's way; less than there can be: none.
     DampSearch search{.rule = DampRule::discrepancy, .deviation = 1e3};
     solve_with_chosen_damp(problem, b, x, options, search);

@@ -133,6 +133,70 @@ inline void suite_checkpoints(const PrepareOptions& base) {
     }
 }
 
+// Solves that go on after a claim that x did not hold, or start again from x: from a large x0, with b zero or small beside it.
+inline void suite_checkpoint_restarts(const PrepareOptions& base) {
+    int restarted = 0;
+    for (std::uint64_t seed = 1021; seed < 1029; ++seed) {
+        const std::int64_t rows = 20 + static_cast<std::int64_t>(seed % 30);
+        const Matrix a = graded(*random_sparse(rows, 9, 3, seed), 1e3);
+        Vector x0 = random_vector(a->cols(), seed + 100);
+        for (double& value : x0) value *= 1e6;
+        for (const Method method : kMethods) {
+            for (const double size : {0.0, 1e-3}) {
+                Vector b = random_vector(a->rows(), seed + 200);
+                for (double& value : b) value *= size;
+                PrepareOptions prepare = base;
+                prepare.scale = Scaling::columns;
+                SolveOptions options = with_method(method, 1e-10);
+                options.conlim = 0;
+                options.estimate_variances = method == Method::lsqr;
+                PreparedProblem problem(a, prepare);
+                Saver saver({1, 2, 5, 9, 13, 17, 25, 33});
+                const Answer whole = solve(problem, b, options, x0, &saver);
+                restarted += whole.result.restarts > 0 ? 1 : 0;
+                CAPTURE(word(method));
+                CAPTURE(seed);
+                CAPTURE(size);
+                for (const Checkpoint& from : saver.saved) {
+                    CAPTURE(from.iteration);
+                    const Answer now = resumed(problem, b, options, x0, from);
+                    check_same(now, whole);
+                    CHECK(now.result.restarts == whole.result.restarts);
+                    CHECK(same_bits(now.result.variances, whole.result.variances));
+                }
+            }
+        }
+    }
+    CHECK(restarted > 0);
+}
+
+// A limit that the state has reached already.
+inline void suite_checkpoint_limits(const PrepareOptions& base) {
+    const Matrix a = graded(*random_sparse(150, 50, 4, 1031), 30);
+    const Vector b = random_vector(a->rows(), 1032);
+    PreparedProblem problem(a, base);
+    for (const Method method : kMethods) {
+        SolveOptions options = with_method(method, 1e-9);
+        Saver saver({6});
+        options.max_iterations = 8;
+        const Answer part = solve(problem, b, options, {}, &saver);
+        CAPTURE(word(method));
+        REQUIRE(!saver.saved.empty());
+        for (const Checkpoint& from : saver.saved) {
+            for (const std::int64_t limit : {std::int64_t{2}, from.iteration}) {
+                options.max_iterations = limit;
+                const Answer now = resumed(problem, b, options, {}, from);
+                CAPTURE(limit);
+                CHECK(now.result.status == Status::iteration_limit);
+                CHECK(now.result.iterations == from.iteration);
+                SolveOptions as_far = options;
+                as_far.max_iterations = from.iteration;
+                CHECK(same_bits(now.x, solve(problem, b, as_far).x));
+            }
+        }
+    }
+}
+
 // What changed is named; a state that is damaged is no state.
 inline void suite_checkpoint_refusals(const PrepareOptions& base) {
     const Matrix a = graded(*random_sparse(150, 50, 4, 1011), 30);

@@ -125,6 +125,53 @@ TEST_CASE("cli: weights, scaling and regularisation") {
     CHECK(json::parse(least.out)["notes"].size() == 1);
 }
 
+// Flags that say the same thing twice are refused, and the report has them as they were given.
+TEST_CASE("cli: formats, kernels and plans") {
+    const Folder folder;
+    const std::string a = folder.write("A.mtx", kSmallA);
+    const std::vector<std::string> base{a, "--rhs", "ones", "--device", "cpu"};
+    const std::string plan = folder / "plan";
+    const Run saved = run(with(base, {"--format", "sell", "--narrow", "none", "--save-plan", plan, "--json", "-"}));
+    CAPTURE(saved.err);
+    CHECK(saved.code == 0);
+    const json options = json::parse(saved.out)["options"];
+    CHECK(options["format"] == "sell");
+    CHECK(options["spmv"] == "auto");
+    CHECK(options["narrow"] == "none");
+    CHECK(options["plan"].is_null());
+    const Run replayed = run(with(base, {"--plan", plan, "--json", "-"}));
+    CHECK(replayed.code == 0);
+    CHECK(json::parse(replayed.out)["options"]["plan"] == plan);
+    CHECK(json::parse(replayed.out)["operator"]["spmv_a"] == json::parse(saved.out)["operator"]["spmv_a"]);
+    for (const std::vector<std::string>& more : std::vector<std::vector<std::string>>{
+             {"--plan", plan, "--format", "coo"}, {"--plan", plan, "--storage", "single"}, {"--plan", plan, "--spmv", "own"},
+             {"--spmv", "stream-128x2048", "--format", "sell"}, {"--format", "sell", "--spmv", "stream-128x2048"}}) {
+        const Run refused = run(with(base, more));
+        CAPTURE(refused.err);
+        CHECK(refused.code == 64);
+        CHECK((refused.says("--plan says which kernels") || refused.says("both say how A is stored")));
+    }
+}
+
+// A state that is gone on with may be written again, but nothing else in its place.
+TEST_CASE("cli: outputs in the place of a state") {
+    const Folder folder;
+    const std::string a = folder.write("A.mtx", kSmallA), state = folder / "state";
+    const std::vector<std::string> base{a, "--rhs", "ones", "--device", "cpu", "--atol", "0", "--btol", "0"};
+    CHECK(run(with(base, {"--max-iter", "1", "--save-state", state})).code == 2);
+    const std::string bytes = read_file(state);
+    fs::create_symlink(state, folder / "link");
+    for (const char* flag : {"-o", "--json", "--history"}) {
+        for (const char* name : {"state", "link"}) {
+            const Run refused = run(with(base, {"--resume", state, flag, folder / name}));
+            CAPTURE(refused.err);
+            CHECK(refused.code == 73);
+            CHECK(read_file(state) == bytes);
+        }
+    }
+    CHECK(run(with(base, {"--resume", state, "--save-state", state, "-o", folder / "x"})).code == 0);
+}
+
 // Killed at any moment, without a word; gone on with until it is done: x to the bit, and the state file is never half.
 TEST_CASE("cli: a solve that is killed again and again ends with the same x") {
     const Folder folder;

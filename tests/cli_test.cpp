@@ -322,6 +322,17 @@ TEST_CASE("cli: exit 74 when an output cannot be written") {
     CHECK(parse_array(read_file(folder / "x")).rows == 2);
     CHECK(json::parse(read_file(folder / "j"))["exit_code"] == 74);
 
+    // Nor does an x that fails cost the report, which then names no file of x.
+    const Run lost = run({a, "--rhs", "ones", "-o", "/dev/full", "--json", folder / "j2"});
+    CHECK(lost.code == 74);
+    CHECK(lost.says("solved "));
+    CHECK(lost.says("x               not written"));
+    CHECK_FALSE(lost.says("written to"));
+    const json report = json::parse(read_file(folder / "j2"));
+    CHECK(report["exit_code"] == 74);
+    CHECK(report["output"].is_null());
+    CHECK(report["status"]["converged"] == true);
+
     // A file size limit is an error of write(), not a signal that kills.
     const std::string chain = folder.write("chain.mtx", long_chain(2000));
     const Run limited = run({chain, "--rhs", "ones", "--max-iter", "3", "-o", folder / "big"}, {}, [] {
@@ -330,7 +341,7 @@ TEST_CASE("cli: exit 74 when an output cannot be written") {
         close(STDERR_FILENO);
     });
     CHECK(limited.code == 74);
-    CHECK(folder.names() == "A.mtx chain.mtx j x");
+    CHECK(folder.names() == "A.mtx chain.mtx j j2 x");
 }
 
 TEST_CASE("cli: closed standard descriptors mix nothing up") {

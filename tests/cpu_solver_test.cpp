@@ -260,6 +260,12 @@ TEST_CASE("order: states go on in their own order") {
 TEST_CASE("checkpoint: an interrupted solve goes on to the same bits") {
     suite_checkpoints(on_cpu());
 }
+TEST_CASE("checkpoint: solves that go on or start again") {
+    suite_checkpoint_restarts(on_cpu());
+}
+TEST_CASE("checkpoint: limits that are reached already") {
+    suite_checkpoint_limits(on_cpu());
+}
 TEST_CASE("checkpoint: refusals") {
     suite_checkpoint_refusals(on_cpu());
 }
@@ -690,6 +696,16 @@ TEST_CASE("solver: status 15 resource error") {
             }
         }
     }
+    // Before an iteration: in the product with x0.
+    for (const Method method : {Method::lsmr, Method::lsqr, Method::cgls}) {
+        UserOperator<double> user(a);
+        user.spoil_forward = [](int, double*) { throw std::bad_alloc(); };
+        const Vector x0 = random_vector(a->cols(), 484);
+        const Answer answer = solve_operator(user, b, with_method(method, 1e-10), x0);
+        CHECK(answer.result.status == Status::resource_error);
+        CHECK(answer.result.iterations == 0);
+        CHECK(same_bits(answer.x, x0));
+    }
     // What the observer throws is the caller's own and comes out as it was.
     class Hungry : public Observer {
         Verdict on_iterations(std::span<const IterationRecord>) override { throw std::bad_alloc(); }
@@ -756,10 +772,12 @@ class CoarseAdjoint {
   public:
     CoarseAdjoint() : a_(graded(*random_sparse(200, 60, 4, 491), 10)), at_(test::transposed(*a_)) {}
     const CsrMatrix& matrix() const { return *a_; }
-    FunctionOperator<double> make() const {
+    // before: called before each product with A.
+    FunctionOperator<double> make(std::function<void()> before = [] {}) const {
         return FunctionOperator<double>(
             a_->rows(), a_->cols(),
-            [this](const double* x, double* y) {
+            [this, before](const double* x, double* y) {
+                before();
                 const Vector y_wide = product(*a_, Vector(x, x + a_->cols()));
                 std::copy(y_wide.begin(), y_wide.end(), y);
             },
@@ -813,6 +831,23 @@ TEST_CASE("solver: status 13 audit refused") {
         check_within(again.norms.r, worse.r, residual_rounding(worse), "||r||");
     }
     CHECK(one_got_worse);
+
+    // Memory that runs out at any moment: no iteration is counted that was not made, and none twice.
+    std::int64_t products = 0, fails_at = 0;
+    const FunctionOperator<double> hungry = coarse.make([&] {
+        if (++products == fails_at) throw std::bad_alloc();
+    });
+    Recorder whole;
+    lsmr::solve<double>(hungry, b, x, options, false, &whole);
+    for (const std::int64_t all = products; fails_at < all;) {
+        ++fails_at;
+        products = 0;
+        Recorder seen;
+        const SolveResult part = lsmr::solve<double>(hungry, b, x, options, false, &seen);
+        CAPTURE(fails_at);
+        CHECK(part.status == Status::resource_error);
+        CHECK(part.iterations == static_cast<std::int64_t>(seen.all.size()));
+    }
 
     // The limit counts iterations over restarts too.
     for (const std::int64_t less : {1, 2, 5}) {

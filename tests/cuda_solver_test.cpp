@@ -90,6 +90,8 @@ TEST_CASE("cuda transform: scaled columns") { LSMR_NEEDS_GPU(); suite_scaled_col
 TEST_CASE("cuda transform: which solution of least norm is said") { LSMR_NEEDS_GPU(); suite_least_norm_is_said(gpu()); }
 TEST_CASE("cuda transform: refusals") { LSMR_NEEDS_GPU(); suite_transform_refusals(gpu()); }
 TEST_CASE("cuda checkpoint: an interrupted solve goes on to the same bits") { LSMR_NEEDS_GPU(); suite_checkpoints(gpu()); }
+TEST_CASE("cuda checkpoint: solves that go on or start again") { LSMR_NEEDS_GPU(); suite_checkpoint_restarts(gpu()); }
+TEST_CASE("cuda checkpoint: limits that are reached already") { LSMR_NEEDS_GPU(); suite_checkpoint_limits(gpu()); }
 TEST_CASE("cuda checkpoint: refusals") { LSMR_NEEDS_GPU(); suite_checkpoint_refusals(gpu()); }
 TEST_CASE("cuda preconditioner: iterates are those on A K") { LSMR_NEEDS_GPU(); suite_preconditioned_iterates(gpu()); }
 TEST_CASE("cuda preconditioner: answers against dense ones") { LSMR_NEEDS_GPU(); suite_preconditioned_answers(gpu()); }

@@ -327,6 +327,30 @@ inline void suite_sketch(const PrepareOptions& base) {
             }
         }
     }
+    // One sketch, many dampings: those far from its own are solved as well, only not as fast.
+    const Matrix steep = graded(*random_sparse(300, 30, 7, 1155), 1e4);
+    const Vector d = random_vector(300, 1156);
+    for (const double hint : {0.0, 10.0}) {
+        PrepareOptions prepare = sketch;
+        prepare.preconditioner_damp = hint;
+        PreparedProblem problem(steep, prepare);
+        for (const double damp : {0.0, 1e-3, 0.1, 10.0, 1e3}) {
+            for (const Method method : kMethods) {
+                SolveOptions options = with_method(method, 1e-8);
+                options.damp = damp;
+                options.conlim = 0;
+                options.max_iterations = 2000;
+                const Answer answer = solve(problem, d, options);
+                CAPTURE(hint);
+                CAPTURE(damp);
+                CAPTURE(word(method));
+                CAPTURE(answer.result.message);
+                CHECK(answer.result.converged());
+                CHECK(answer.result.iterations <= 300);
+                check_claim(answer.result, truth(*steep, d, answer.x, damp), options, kEps64);
+            }
+        }
+    }
     const SolveOptions rough = with_method(Method::lsqr, 1e-4);
     const Answer narrow = solve(with_precision(sketch, Precision::fp32), a, b, rough);
     CHECK(narrow.result.converged());
@@ -386,6 +410,24 @@ inline void suite_incomplete_cholesky(const PrepareOptions& base) {
             CHECK(answer.result.iterations <= 6);
             check_norms(answer.result, truth(*scaled_a, rhs, answer.x));
         }
+    }
+    // Columns of any size: ||A K||, which is estimated, is free of it, so every method ends as soon.
+    for (const double grade : {1.0, 1e6, 1e12}) {
+        const Matrix columns = graded(*random_sparse(300, 60, 3, 2077), grade);
+        const Vector right = random_vector(300, 2078);
+        PrepareOptions prepare = base;
+        prepare.preconditioner = Preconditioner::cholesky;
+        prepare.cholesky_drop = 0.05;
+        SolveOptions options = with_method(Method::lsqr, 1e-8);
+        options.conlim = 0;
+        const Answer lsqr = solve(prepare, columns, right, options);
+        options.method = Method::cgls;
+        const Answer cgls = solve(prepare, columns, right, options);
+        CAPTURE(grade);
+        CHECK(lsqr.result.converged());
+        CHECK(cgls.result.converged());
+        CHECK(std::abs(cgls.result.iterations - lsqr.result.iterations) <= 1);
+        check_claim(cgls.result, truth(*columns, right, cgls.x), options, kEps64);
     }
     // Every form of the problem: claims, norms and answers. Dropping much, and of a singular A^T A, takes shifts.
     const Vector b = random_vector(90, 2074), x0 = random_vector(25, 2076);

@@ -71,9 +71,9 @@ class CpuEngine final : public Engine {
     SolveResult solve(std::span<const double> b, std::span<const double> linear, std::span<double> x, const SolveOptions& options,
                       bool use_x0, Observer* observer, const Resumption& resumption) override {
         const ThreadScope threads(options_.threads);
-        DriveProblem problem = drive_problem(a_, b, linear, x, use_x0, audit_.get(), resumption);
+        DriveProblem problem = drive_problem(a_, b, linear, x, use_x0, audit_.get(), resumption, options.damp, options_.preconditioner_damp);
         std::vector<double> guess;
-        if (a_.sketch && linear.empty()) {
+        if (a_.sketch && linear.empty() && options.damp == options_.preconditioner_damp) {
             guess = sketch_solution(*a_.host_sketch, a_, b, use_x0 ? std::span<const double>(x) : std::span<const double>(), options,
                                     options_.preconditioner_damp);
             problem.guess = guess;

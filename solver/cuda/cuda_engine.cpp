@@ -81,9 +81,9 @@ class CudaEngine final : public Engine {
                       bool use_x0, Observer* observer, const Resumption& resumption) override {
         const DeviceScope scope(context_.device());
         if (options_.executor == ExecutorKind::persistent) check_persistent(options, use_x0, !linear.empty());
-        DriveProblem problem = drive_problem(a_, b, linear, x, use_x0, audit_.get(), resumption);
+        DriveProblem problem = drive_problem(a_, b, linear, x, use_x0, audit_.get(), resumption, options.damp, options_.preconditioner_damp);
         std::vector<double> guess;
-        if (sketch_ && linear.empty()) {
+        if (sketch_ && linear.empty() && options.damp == options_.preconditioner_damp) {
             guess = sketch_solution(*sketch_, a_, b, use_x0 ? std::span<const double>(x) : std::span<const double>(), options,
                                     options_.preconditioner_damp);
             problem.guess = guess;
