@@ -41,18 +41,16 @@ struct Handed {
 template <class T, Crossing kCrossing>
 __global__ void __launch_bounds__(kPersistentThreads, 1)
     persistent_cgls_kernel(const __grid_constant__ PersistentProblem<T> problem, const __grid_constant__ PersistentVectors<T> vectors,
-                           CglsRecurrence<T>* global_recurrence, int iterations, std::uint64_t tag) {
+                           CglsRecurrence<T>* global_recurrence, Progress* progress, int iterations, std::uint64_t tag) {
     using R = CglsRecurrence<T>;
     constexpr bool kAlone = kCrossing == Crossing::none;
     constexpr bool kGathered = kCrossing == Crossing::gathered;
     constexpr bool kMailed = kCrossing == Crossing::mailed;
     extern __shared__ __align__(16) unsigned char shared[];
-    // Without their constructors, which shared memory cannot have.
-    __shared__ __align__(16) unsigned char recurrence_bytes[sizeof(R)];
-    __shared__ __align__(16) unsigned char handed_bytes[sizeof(Handed<T>)];
-    R& recurrence = *reinterpret_cast<R*>(recurrence_bytes);
-    Handed<T>& handed = *reinterpret_cast<Handed<T>*>(handed_bytes);
-    static_assert(sizeof(R) % sizeof(std::uint64_t) == 0 && alignof(R) <= 16);
+    __shared__ InShared<R> kept;
+    __shared__ InShared<Handed<T>> between_warps;
+    R& recurrence = kept.get();
+    Handed<T>& handed = between_warps.get();
 
     const int thread = static_cast<int>(threadIdx.x);
     const int warp = thread / 32;
@@ -60,11 +58,9 @@ __global__ void __launch_bounds__(kPersistentThreads, 1)
     const int product_thread = thread - 32 * kFirstProductWarp;
     const bool makes_products = warp >= kFirstProductWarp && warp < kRecurrenceWarp;
 
-    for (int i = thread; i < static_cast<int>(sizeof(R) / sizeof(std::uint64_t)); i += kPersistentThreads) {
-        reinterpret_cast<std::uint64_t*>(recurrence_bytes)[i] = reinterpret_cast<const std::uint64_t*>(global_recurrence)[i];
-    }
+    copy_words(&recurrence, global_recurrence);
     __syncthreads();
-    if (recurrence.progress.finished || iterations == 0) return;
+    if (recurrence.progress.finished || iterations == 0) return leave(recurrence, global_recurrence, progress);
 
     using Part = std::conditional_t<kMailed, MailPart<T>, SlicePart<T>>;
     const Part part = [&] {
@@ -247,10 +243,7 @@ __global__ void __launch_bounds__(kPersistentThreads, 1)
         vectors.step[0][at] = s[j];
         vectors.step[1][at] = x[j];
     }
-    if (blockIdx.x != 0) return;
-    for (int i = thread; i < static_cast<int>(sizeof(R) / sizeof(std::uint64_t)); i += kPersistentThreads) {
-        reinterpret_cast<std::uint64_t*>(global_recurrence)[i] = reinterpret_cast<const std::uint64_t*>(recurrence_bytes)[i];
-    }
+    leave(recurrence, global_recurrence, progress);
 }
 
 template <class T>
@@ -269,14 +262,14 @@ void prepare_persistent_cgls(const PersistentProblem<T>& problem) {
     allow_shared(reinterpret_cast<const void*>(kernel_of<T>(problem.crossing)), static_cast<int>(problem.shared_bytes));
 }
 template <class T>
-void launch_persistent(const PersistentProblem<T>& problem, const PersistentVectors<T>& vectors, CglsRecurrence<T>* r, int iterations, std::uint64_t tag,
-                       cudaStream_t stream) {
-    launch_together(reinterpret_cast<const void*>(kernel_of<T>(problem.crossing)), problem, vectors, r, iterations, tag, stream);
+void launch_persistent(const PersistentProblem<T>& problem, const PersistentVectors<T>& vectors, CglsRecurrence<T>* r, Progress* progress, int iterations,
+                       std::uint64_t tag, cudaStream_t stream) {
+    launch_together(reinterpret_cast<const void*>(kernel_of<T>(problem.crossing)), problem, vectors, r, progress, iterations, tag, stream);
 }
 
 #define LSMR_INSTANTIATE(T)                                                  \
     template void prepare_persistent_cgls(const PersistentProblem<T>&);      \
-    template void launch_persistent(const PersistentProblem<T>&, const PersistentVectors<T>&, CglsRecurrence<T>*, int, std::uint64_t, cudaStream_t);
+    template void launch_persistent(const PersistentProblem<T>&, const PersistentVectors<T>&, CglsRecurrence<T>*, Progress*, int, std::uint64_t, cudaStream_t);
 LSMR_INSTANTIATE(double)
 LSMR_INSTANTIATE(float)
 #undef LSMR_INSTANTIATE
