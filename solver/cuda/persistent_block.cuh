@@ -65,6 +65,7 @@ template <class T>
 __device__ inline void copy_words(T* to, const T* from) {
     using Word = std::uint64_t;
     static_assert(std::is_trivially_copyable_v<T> && sizeof(T) % sizeof(Word) == 0 && alignof(T) % alignof(Word) == 0);
+#pragma unroll 1
     for (unsigned i = threadIdx.x; i < sizeof(T) / sizeof(Word); i += kPersistentThreads) reinterpret_cast<Word*>(to)[i] = reinterpret_cast<const Word*>(from)[i];
 }
 // What a launch leaves, by all threads of the block; progress: for the host, null: not wanted.

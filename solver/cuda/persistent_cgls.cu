@@ -60,7 +60,7 @@ __global__ void __launch_bounds__(kPersistentThreads, 1)
 
     copy_words(&recurrence, global_recurrence);
     __syncthreads();
-    if (recurrence.progress.finished || iterations == 0) return leave(recurrence, global_recurrence, progress);
+    if (recurrence.progress.finished || iterations == 0) return;
 
     using Part = std::conditional_t<kMailed, MailPart<T>, SlicePart<T>>;
     const Part part = [&] {
@@ -109,6 +109,7 @@ __global__ void __launch_bounds__(kPersistentThreads, 1)
             if (k > 0) sync(direction_known, kBoth);
             const auto direction = handed.direction;
             double p_squares[1] = {0};
+#pragma unroll 1
             for (int j = product_thread; j < adjoint.rows; j += kProductThreads) {
                 turn(j, direction, p_squares);
                 if constexpr (kMailed) p[j] = mailable(p[j]);
@@ -131,6 +132,7 @@ __global__ void __launch_bounds__(kPersistentThreads, 1)
             }
             sync(products, kProductThreads);
             double q_squares = 0;
+#pragma unroll 1
             for (int i = product_thread; i < forward.rows; i += kProductThreads) {
                 const T value = factor_of_q * row_dots[i];
                 q[i] = value;
@@ -147,6 +149,7 @@ __global__ void __launch_bounds__(kPersistentThreads, 1)
             }
             const T step = handed.step;
             double r_squares[1] = {0};
+#pragma unroll 1
             for (int i = product_thread; i < forward.rows; i += kProductThreads) {
                 update_r(i, {step}, r_squares);
                 if constexpr (kGathered) forward.send(i, r[i], pass_tag);
@@ -154,6 +157,7 @@ __global__ void __launch_bounds__(kPersistentThreads, 1)
             if constexpr (!kGathered) sync(products, kProductThreads);
             if constexpr (kMailed) part.send_rows(r, product_thread);
             double x_squares[2] = {0, 0};
+#pragma unroll 1
             for (int j = product_thread; j < adjoint.rows; j += kProductThreads) update_x(j, {step, lambda2}, x_squares);
             handed.r_squares.put(product_thread, r_squares[0]);
             handed.x_squares.put(product_thread, x_squares[0]);
@@ -172,6 +176,7 @@ __global__ void __launch_bounds__(kPersistentThreads, 1)
             }
             sync(products, kProductThreads);
             double s_squares = 0;
+#pragma unroll 1
             for (int j = product_thread; j < adjoint.rows; j += kProductThreads) {
                 const T value = shrink != T(0) ? factor_of_s * col_dots[j] + shrink * s[j] : factor_of_s * col_dots[j];
                 s[j] = value;

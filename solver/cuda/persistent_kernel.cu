@@ -92,7 +92,7 @@ __global__ void __launch_bounds__(kPersistentThreads, 1)
 
     copy_words(&recurrence, r);
     __syncthreads();
-    if (recurrence.progress.finished) return leave(recurrence, r, progress);
+    if (recurrence.progress.finished) return;
 
     using Part = std::conditional_t<kMailed, MailPart<T>, SlicePart<T>>;
     const Part part = [&] {
