@@ -96,10 +96,7 @@ __global__ void __launch_bounds__(kPersistentThreads, 1)
     __syncthreads();
 
     if (makes_products) {
-        const T factor_of_q = recurrence.forward.narrow;
-        const T factor_of_s = recurrence.adjoint.narrow;
-        const T shrink = recurrence.shrink.narrow;
-        const double lambda2 = square(recurrence.lambda);
+        // Constants are read where they are used: held over the products they would take registers from these.
         const CglsDirection<T> turn{&recurrence, s, p};
         const CglsUpdateX<T> update_x{&recurrence, p, center, nullptr, x, s};
         const CglsUpdateR<T> update_r{&recurrence, q, r};
@@ -109,7 +106,6 @@ __global__ void __launch_bounds__(kPersistentThreads, 1)
             if (k > 0) sync(direction_known, kBoth);
             const auto direction = handed.direction;
             double p_squares[1] = {0};
-#pragma unroll 1
             for (int j = product_thread; j < adjoint.rows; j += kProductThreads) {
                 turn(j, direction, p_squares);
                 if constexpr (kMailed) p[j] = mailable(p[j]);
@@ -131,6 +127,7 @@ __global__ void __launch_bounds__(kPersistentThreads, 1)
                 part.add(forward, product_thread);
             }
             sync(products, kProductThreads);
+            const T factor_of_q = recurrence.forward.narrow;
             double q_squares = 0;
 #pragma unroll 1
             for (int i = product_thread; i < forward.rows; i += kProductThreads) {
@@ -156,6 +153,7 @@ __global__ void __launch_bounds__(kPersistentThreads, 1)
             }
             if constexpr (!kGathered) sync(products, kProductThreads);
             if constexpr (kMailed) part.send_rows(r, product_thread);
+            const double lambda2 = square(recurrence.lambda);
             double x_squares[2] = {0, 0};
 #pragma unroll 1
             for (int j = product_thread; j < adjoint.rows; j += kProductThreads) update_x(j, {step, lambda2}, x_squares);
@@ -175,6 +173,8 @@ __global__ void __launch_bounds__(kPersistentThreads, 1)
                 part.add(adjoint, product_thread);
             }
             sync(products, kProductThreads);
+            const T factor_of_s = recurrence.adjoint.narrow;
+            const T shrink = recurrence.shrink.narrow;
             double s_squares = 0;
 #pragma unroll 1
             for (int j = product_thread; j < adjoint.rows; j += kProductThreads) {
