@@ -326,6 +326,65 @@ TEST_CASE("cuda persistent: it stops at the limit, to the iteration, and x is th
     }
 }
 
+TEST_CASE("cuda persistent: few launches, and what they leave for the host is the recurrence's") {
+    LSMR_NEEDS_GPU();
+    const Matrix a = chain(6000);
+    const Vector b = random_vector(6000, 577);
+    PreparedProblem problem(a, persistent());
+    const auto waits = [&](Method method, std::int64_t iterations) {
+        const std::int64_t before = cuda_counters().synchronizations;
+        CHECK(solve(problem, b, without_end(method, iterations)).result.iterations == iterations);
+        return cuda_counters().synchronizations - before;
+    };
+    for (const Method method : kRun) {
+        waits(method, 1);
+        CHECK(waits(method, 60) == waits(method, 1));        // all in the first launch
+        CHECK(waits(method, 2000) <= waits(method, 1) + 6);  // they grow
+    }
+
+    const CudaContext context;
+    const SmallMatrix<double> matrix(*a, 0, context);
+    SmallProblem<double> small(matrix, matrix.plan(persistent_limits(context.device())), context);
+    CHECK(small.first_launch() == 64);
+    DeviceBuffer<double> u(context, 6000), columns[4];
+    for (auto& column : columns) column = DeviceBuffer<double>(context, 6000);
+    DeviceBuffer<IterationRecord> records(context, 64);
+    DeviceBuffer<LsmrRecurrence<double>> r(context, 1);
+    PinnedBuffer<Progress> left(1);
+    const Vector zero(6000, 0.0);
+    const auto upload = [&](auto& to, const auto* from) {
+        LSMR_CHECK(cudaMemcpyAsync(to.data(), from, static_cast<std::size_t>(to.bytes()), cudaMemcpyHostToDevice, context.stream()));
+        context.synchronize();
+    };
+    LsmrRecurrence<double> host{};
+    host.prepare(1, 0, StopRules{.max_iterations = 45}, {records.data(), 64}, 0);
+    const double ones[1] = {1};
+    host.finish(LsmrRecurrence<double>::start_forward, ones, kGoOn);
+    host.finish(LsmrRecurrence<double>::start_adjoint, ones, kGoOn);
+    upload(u, b.data());
+    upload(columns[0], random_vector(6000, 578).data());
+    for (int c = 1; c < 4; ++c) upload(columns[c], zero.data());
+    upload(r, &host);
+    Lsmr<double>::Vectors w{};
+    w.u = u.data();
+    w.v = w.p = columns[0].data();
+    w.h = columns[1].data();
+    w.hbar = columns[2].data();
+    w.x = columns[3].data();
+    for (const std::int64_t end : {30, 45}) {
+        small.iterate<Lsmr<double>>(w, r.data(), 30, {}, left.device_data());
+        LSMR_CHECK(cudaMemcpyAsync(&host, r.data(), sizeof(host), cudaMemcpyDeviceToHost, context.stream()));
+        context.synchronize();
+        CHECK(host.progress.iteration == end);
+        CHECK(left[0].iteration == end);
+        CHECK(left[0].published == host.progress.published);
+        CHECK(left[0].finished == (end == 45));
+        CHECK(left[0].code == host.progress.code);
+        CHECK(left[0].r_norm == host.progress.r_norm);
+        CHECK(left[0].x_norm == host.progress.x_norm);
+    }
+}
+
 TEST_CASE("cuda persistent: the history is complete beyond the length of the ring") {
     LSMR_NEEDS_GPU();
     const Matrix a = chain(20000);

@@ -253,21 +253,27 @@ class CudaBackend {
         using Clock = std::chrono::steady_clock;
         if (progress_.size() == 0) progress_ = PinnedBuffer<Progress>(2);
         const RecordRing host_ring{ring_.data(), ring_.size()};
-        const auto queue_progress = [&](std::size_t slot) {
+        const auto copy_progress = [&](std::size_t slot) {
             LSMR_CHECK(cudaMemcpyAsync(progress_.data() + slot, &r->progress, sizeof(Progress), cudaMemcpyDeviceToHost, stream()));
-            LSMR_CHECK(cudaEventRecord(events_[slot], stream()));
         };
+        const auto mark = [&](std::size_t slot) { LSMR_CHECK(cudaEventRecord(events_[slot], stream())); };
         if (entry == Entry::start) Method::start(*this, w, r, anchors);
-        queue_progress(0);
+        copy_progress(0);
+        mark(0);
         const bool persistent = runs_persistent<Method>(anchors);
         const std::int64_t longest = persistent ? kLongestLaunch : kLongestBatch;
-        std::int64_t batch = 1;
+        // As many iterations as take about a millisecond: enough to hide the host, few enough to lose little at the end. A launch of the persistent
+        // kernel ends with the solve, and costs as much as some iterations: fewer and longer ones.
+        const double shortest_wait = persistent ? 4e-3 : 0.5e-3;  // seconds
+        const double longest_wait = 4 * shortest_wait;
+        std::int64_t batch = persistent ? small_->first_launch() : 1;
         IterationGraph graph;
         for (std::size_t slot = 0;; slot = 1 - slot) {
             // Short iterations are bound by launches: they are recorded once and replayed. By now every buffer has been made, so nothing is
             // allocated while recording.
             if (persistent) {
-                if constexpr (cuda::kRunsPersistent<Method>) small_->template iterate<Method>(w, r, batch, anchors);
+                Progress* const left = progress_.device_data() + (1 - slot);
+                if constexpr (cuda::kRunsPersistent<Method>) small_->template iterate<Method>(w, r, batch, anchors, left);
             } else if (batch >= kGraphIterations && capturable()) {
                 if (!graph) graph.record(stream(), [&] {
                     for (std::int64_t i = 0; i < kGraphIterations; ++i) Method::iterate(*this, w, r, anchors);
@@ -276,7 +282,8 @@ class CudaBackend {
             } else {
                 for (std::int64_t i = 0; i < batch; ++i) Method::iterate(*this, w, r, anchors);
             }
-            queue_progress(1 - slot);
+            if (!persistent) copy_progress(1 - slot);
+            mark(1 - slot);
             const auto before = Clock::now();
             LSMR_CHECK(cudaEventSynchronize(events_[slot]));
             ++cuda_counters().synchronizations;
@@ -285,11 +292,8 @@ class CudaBackend {
             const int code = poll(progress, host_ring);
             if (progress.finished) break;
             if (code != kGoOn) finish(r, Method::Recurrence::host_stop, 0, code);
-            // As many iterations as take about a millisecond: enough to hide the host, few enough to lose little at the end.
-            constexpr double kShort = 0.5e-3;
-            constexpr double kLong = 2e-3;
-            if (waited < kShort && batch < longest) batch *= 2;
-            else if (waited > kLong && batch > 1) batch /= 2;
+            if (waited < shortest_wait && batch < longest) batch *= 2;
+            else if (waited > longest_wait && batch > 1) batch /= 2;
         }
         context_.synchronize();  // also before the graph goes
         if (cuda_counters().count_kernels && persistent) {
@@ -304,7 +308,7 @@ class CudaBackend {
   private:
     static constexpr std::int64_t kLongestBatch = 64;
     static constexpr std::int64_t kGraphIterations = 16;  // divides kLongestBatch, as batches double
-    static constexpr std::int64_t kLongestLaunch = 2048;  // iterations of the persistent kernel: far below 0.2 s, and a launch costs nothing beside them
+    static constexpr std::int64_t kLongestLaunch = 2048;  // iterations of the persistent kernel: far below 0.2 s
     static constexpr std::int64_t kRecords = 4;           // batches: the one before is read while the next two are written
     enum ConstantSlot : std::int64_t { kOne, kZero, kA, kB, kConstants };
 

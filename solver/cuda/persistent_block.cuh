@@ -4,6 +4,7 @@
 #include <cuda_runtime.h>
 
 #include <cstdint>
+#include <type_traits>
 
 #include "memory/cuda_check.hpp"
 #include "operator/cuda/shared_memory.hpp"
@@ -51,6 +52,28 @@ __device__ inline bool get(const Packet<float>* from, std::uint64_t tag, float& 
     asm volatile("ld.relaxed.gpu.global.b64 %0, [%1];" : "=l"(both) : "l"(from) : "memory");
     value = __uint_as_float(static_cast<std::uint32_t>(both));
     return static_cast<std::uint32_t>(both >> 32) == static_cast<std::uint32_t>(tag);
+}
+
+// A T in the block's shared memory, without its constructor, which shared memory cannot have.
+template <class T>
+struct alignas(16) InShared {
+    unsigned char bytes[sizeof(T)];
+    __device__ T& get() { return *reinterpret_cast<T*>(bytes); }
+};
+// By all threads of the block.
+template <class T>
+__device__ inline void copy_words(T* to, const T* from) {
+    using Word = std::uint64_t;
+    static_assert(std::is_trivially_copyable_v<T> && sizeof(T) % sizeof(Word) == 0 && alignof(T) % alignof(Word) == 0);
+#pragma unroll 1
+    for (unsigned i = threadIdx.x; i < sizeof(T) / sizeof(Word); i += kPersistentThreads) reinterpret_cast<Word*>(to)[i] = reinterpret_cast<const Word*>(from)[i];
+}
+// What a launch leaves, by all threads of the block; progress: for the host, null: not wanted.
+template <class R>
+__device__ inline void leave(const R& recurrence, R* to, Progress* progress) {
+    if (blockIdx.x != 0) return;
+    copy_words(to, &recurrence);
+    if (progress != nullptr) copy_words(progress, &recurrence.progress);
 }
 
 __device__ inline double warp_sum(double value) {
@@ -124,9 +147,9 @@ __device__ inline double collect(const TaggedSum* sums, std::uint64_t tag) {
 
 // All blocks of the problem at once.
 template <class T, class R>
-void launch_together(const void* kernel, PersistentProblem<T> problem, PersistentVectors<T> vectors, R* r, int iterations, std::uint64_t tag,
-                     cudaStream_t stream) {
-    void* arguments[] = {&problem, &vectors, &r, &iterations, &tag};
+void launch_together(const void* kernel, PersistentProblem<T> problem, PersistentVectors<T> vectors, R* r, Progress* progress, int iterations,
+                     std::uint64_t tag, cudaStream_t stream) {
+    void* arguments[] = {&problem, &vectors, &r, &progress, &iterations, &tag};
     LSMR_CHECK(cudaLaunchCooperativeKernel(kernel, dim3(static_cast<unsigned>(problem.blocks)), dim3(kPersistentThreads), arguments, problem.shared_bytes, stream));
 }
 

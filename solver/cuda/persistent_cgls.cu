@@ -41,18 +41,16 @@ struct Handed {
 template <class T, Crossing kCrossing>
 __global__ void __launch_bounds__(kPersistentThreads, 1)
     persistent_cgls_kernel(const __grid_constant__ PersistentProblem<T> problem, const __grid_constant__ PersistentVectors<T> vectors,
-                           CglsRecurrence<T>* global_recurrence, int iterations, std::uint64_t tag) {
+                           CglsRecurrence<T>* global_recurrence, Progress* progress, int iterations, std::uint64_t tag) {
     using R = CglsRecurrence<T>;
     constexpr bool kAlone = kCrossing == Crossing::none;
     constexpr bool kGathered = kCrossing == Crossing::gathered;
     constexpr bool kMailed = kCrossing == Crossing::mailed;
     extern __shared__ __align__(16) unsigned char shared[];
-    // Without their constructors, which shared memory cannot have.
-    __shared__ __align__(16) unsigned char recurrence_bytes[sizeof(R)];
-    __shared__ __align__(16) unsigned char handed_bytes[sizeof(Handed<T>)];
-    R& recurrence = *reinterpret_cast<R*>(recurrence_bytes);
-    Handed<T>& handed = *reinterpret_cast<Handed<T>*>(handed_bytes);
-    static_assert(sizeof(R) % sizeof(std::uint64_t) == 0 && alignof(R) <= 16);
+    __shared__ InShared<R> kept;
+    __shared__ InShared<Handed<T>> between_warps;
+    R& recurrence = kept.get();
+    Handed<T>& handed = between_warps.get();
 
     const int thread = static_cast<int>(threadIdx.x);
     const int warp = thread / 32;
@@ -60,9 +58,7 @@ __global__ void __launch_bounds__(kPersistentThreads, 1)
     const int product_thread = thread - 32 * kFirstProductWarp;
     const bool makes_products = warp >= kFirstProductWarp && warp < kRecurrenceWarp;
 
-    for (int i = thread; i < static_cast<int>(sizeof(R) / sizeof(std::uint64_t)); i += kPersistentThreads) {
-        reinterpret_cast<std::uint64_t*>(recurrence_bytes)[i] = reinterpret_cast<const std::uint64_t*>(global_recurrence)[i];
-    }
+    copy_words(&recurrence, global_recurrence);
     __syncthreads();
     if (recurrence.progress.finished || iterations == 0) return;
 
@@ -100,10 +96,7 @@ __global__ void __launch_bounds__(kPersistentThreads, 1)
     __syncthreads();
 
     if (makes_products) {
-        const T factor_of_q = recurrence.forward.narrow;
-        const T factor_of_s = recurrence.adjoint.narrow;
-        const T shrink = recurrence.shrink.narrow;
-        const double lambda2 = square(recurrence.lambda);
+        // Constants are read where they are used: held over the products they would take registers from these.
         const CglsDirection<T> turn{&recurrence, s, p};
         const CglsUpdateX<T> update_x{&recurrence, p, center, nullptr, x, s};
         const CglsUpdateR<T> update_r{&recurrence, q, r};
@@ -134,7 +127,9 @@ __global__ void __launch_bounds__(kPersistentThreads, 1)
                 part.add(forward, product_thread);
             }
             sync(products, kProductThreads);
+            const T factor_of_q = recurrence.forward.narrow;
             double q_squares = 0;
+#pragma unroll 1
             for (int i = product_thread; i < forward.rows; i += kProductThreads) {
                 const T value = factor_of_q * row_dots[i];
                 q[i] = value;
@@ -151,13 +146,16 @@ __global__ void __launch_bounds__(kPersistentThreads, 1)
             }
             const T step = handed.step;
             double r_squares[1] = {0};
+#pragma unroll 1
             for (int i = product_thread; i < forward.rows; i += kProductThreads) {
                 update_r(i, {step}, r_squares);
                 if constexpr (kGathered) forward.send(i, r[i], pass_tag);
             }
             if constexpr (!kGathered) sync(products, kProductThreads);
             if constexpr (kMailed) part.send_rows(r, product_thread);
+            const double lambda2 = square(recurrence.lambda);
             double x_squares[2] = {0, 0};
+#pragma unroll 1
             for (int j = product_thread; j < adjoint.rows; j += kProductThreads) update_x(j, {step, lambda2}, x_squares);
             handed.r_squares.put(product_thread, r_squares[0]);
             handed.x_squares.put(product_thread, x_squares[0]);
@@ -175,7 +173,10 @@ __global__ void __launch_bounds__(kPersistentThreads, 1)
                 part.add(adjoint, product_thread);
             }
             sync(products, kProductThreads);
+            const T factor_of_s = recurrence.adjoint.narrow;
+            const T shrink = recurrence.shrink.narrow;
             double s_squares = 0;
+#pragma unroll 1
             for (int j = product_thread; j < adjoint.rows; j += kProductThreads) {
                 const T value = shrink != T(0) ? factor_of_s * col_dots[j] + shrink * s[j] : factor_of_s * col_dots[j];
                 s[j] = value;
@@ -247,10 +248,7 @@ __global__ void __launch_bounds__(kPersistentThreads, 1)
         vectors.step[0][at] = s[j];
         vectors.step[1][at] = x[j];
     }
-    if (blockIdx.x != 0) return;
-    for (int i = thread; i < static_cast<int>(sizeof(R) / sizeof(std::uint64_t)); i += kPersistentThreads) {
-        reinterpret_cast<std::uint64_t*>(global_recurrence)[i] = reinterpret_cast<const std::uint64_t*>(recurrence_bytes)[i];
-    }
+    leave(recurrence, global_recurrence, progress);
 }
 
 template <class T>
@@ -269,14 +267,14 @@ void prepare_persistent_cgls(const PersistentProblem<T>& problem) {
     allow_shared(reinterpret_cast<const void*>(kernel_of<T>(problem.crossing)), static_cast<int>(problem.shared_bytes));
 }
 template <class T>
-void launch_persistent(const PersistentProblem<T>& problem, const PersistentVectors<T>& vectors, CglsRecurrence<T>* r, int iterations, std::uint64_t tag,
-                       cudaStream_t stream) {
-    launch_together(reinterpret_cast<const void*>(kernel_of<T>(problem.crossing)), problem, vectors, r, iterations, tag, stream);
+void launch_persistent(const PersistentProblem<T>& problem, const PersistentVectors<T>& vectors, CglsRecurrence<T>* r, Progress* progress, int iterations,
+                       std::uint64_t tag, cudaStream_t stream) {
+    launch_together(reinterpret_cast<const void*>(kernel_of<T>(problem.crossing)), problem, vectors, r, progress, iterations, tag, stream);
 }
 
 #define LSMR_INSTANTIATE(T)                                                  \
     template void prepare_persistent_cgls(const PersistentProblem<T>&);      \
-    template void launch_persistent(const PersistentProblem<T>&, const PersistentVectors<T>&, CglsRecurrence<T>*, int, std::uint64_t, cudaStream_t);
+    template void launch_persistent(const PersistentProblem<T>&, const PersistentVectors<T>&, CglsRecurrence<T>*, Progress*, int, std::uint64_t, cudaStream_t);
 LSMR_INSTANTIATE(double)
 LSMR_INSTANTIATE(float)
 #undef LSMR_INSTANTIATE

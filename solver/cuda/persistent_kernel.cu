@@ -72,18 +72,16 @@ struct Handed {
 template <class T, class R, Crossing kCrossing>
 __global__ void __launch_bounds__(kPersistentThreads, 1)
     persistent_kernel(const __grid_constant__ PersistentProblem<T> problem, const __grid_constant__ PersistentVectors<T> vectors, R* r,
-                      int iterations, std::uint64_t tag) {
+                      Progress* progress, int iterations, std::uint64_t tag) {
     constexpr bool kAlone = kCrossing == Crossing::none;
     constexpr bool kGathered = kCrossing == Crossing::gathered;
     constexpr bool kMailed = kCrossing == Crossing::mailed;
     extern __shared__ __align__(16) unsigned char shared[];
-    // A recurrence and what is handed, without their constructors, which shared memory cannot have.
-    __shared__ __align__(16) unsigned char recurrence_bytes[sizeof(R)];
     using Step = decltype(own_step(static_cast<const R*>(nullptr), static_cast<const T*>(nullptr), static_cast<T* const*>(nullptr)));
-    __shared__ __align__(16) unsigned char handed_bytes[sizeof(Handed<T, Step>)];
-    R& recurrence = *reinterpret_cast<R*>(recurrence_bytes);
-    Handed<T, Step>& handed = *reinterpret_cast<Handed<T, Step>*>(handed_bytes);
-    static_assert(sizeof(R) % sizeof(std::uint64_t) == 0 && alignof(R) <= 16);
+    __shared__ InShared<R> kept;
+    __shared__ InShared<Handed<T, Step>> between_warps;
+    R& recurrence = kept.get();
+    Handed<T, Step>& handed = between_warps.get();
 
     const int thread = static_cast<int>(threadIdx.x);
     const int warp = thread / 32;
@@ -92,9 +90,7 @@ __global__ void __launch_bounds__(kPersistentThreads, 1)
     const bool makes_products = warp >= kFirstProductWarp && warp < kRecurrenceWarp;
     const int block = static_cast<int>(blockIdx.x);
 
-    for (int i = thread; i < static_cast<int>(sizeof(R) / sizeof(std::uint64_t)); i += kPersistentThreads) {
-        reinterpret_cast<std::uint64_t*>(recurrence_bytes)[i] = reinterpret_cast<const std::uint64_t*>(r)[i];
-    }
+    copy_words(&recurrence, r);
     __syncthreads();
     if (recurrence.progress.finished) return;
 
@@ -351,10 +347,7 @@ __global__ void __launch_bounds__(kPersistentThreads, 1)
 #pragma unroll
         for (int s = 0; s < kVectors; ++s) vectors.step[s][at] = step_own[s][j];
     }
-    if (block != 0) return;
-    for (int i = thread; i < static_cast<int>(sizeof(R) / sizeof(std::uint64_t)); i += kPersistentThreads) {
-        reinterpret_cast<std::uint64_t*>(r)[i] = reinterpret_cast<const std::uint64_t*>(recurrence_bytes)[i];
-    }
+    leave(recurrence, r, progress);
 }
 
 template <class R, class T>
@@ -374,20 +367,20 @@ void prepare_persistent(const PersistentProblem<T>& problem) {
     allow_shared(reinterpret_cast<const void*>(kernel_of<LsqrRecurrence<T>, T>(problem.crossing)), static_cast<int>(problem.shared_bytes));
 }
 template <class T>
-void launch_persistent(const PersistentProblem<T>& problem, const PersistentVectors<T>& vectors, LsmrRecurrence<T>* r, int iterations, std::uint64_t tag,
-                       cudaStream_t stream) {
-    launch_together(reinterpret_cast<const void*>(kernel_of<LsmrRecurrence<T>, T>(problem.crossing)), problem, vectors, r, iterations, tag, stream);
+void launch_persistent(const PersistentProblem<T>& problem, const PersistentVectors<T>& vectors, LsmrRecurrence<T>* r, Progress* progress, int iterations,
+                       std::uint64_t tag, cudaStream_t stream) {
+    launch_together(reinterpret_cast<const void*>(kernel_of<LsmrRecurrence<T>, T>(problem.crossing)), problem, vectors, r, progress, iterations, tag, stream);
 }
 template <class T>
-void launch_persistent(const PersistentProblem<T>& problem, const PersistentVectors<T>& vectors, LsqrRecurrence<T>* r, int iterations, std::uint64_t tag,
-                       cudaStream_t stream) {
-    launch_together(reinterpret_cast<const void*>(kernel_of<LsqrRecurrence<T>, T>(problem.crossing)), problem, vectors, r, iterations, tag, stream);
+void launch_persistent(const PersistentProblem<T>& problem, const PersistentVectors<T>& vectors, LsqrRecurrence<T>* r, Progress* progress, int iterations,
+                       std::uint64_t tag, cudaStream_t stream) {
+    launch_together(reinterpret_cast<const void*>(kernel_of<LsqrRecurrence<T>, T>(problem.crossing)), problem, vectors, r, progress, iterations, tag, stream);
 }
 
 #define LSMR_INSTANTIATE(T)                                                                                                                            \
     template void prepare_persistent(const PersistentProblem<T>&);                                                                                     \
-    template void launch_persistent(const PersistentProblem<T>&, const PersistentVectors<T>&, LsmrRecurrence<T>*, int, std::uint64_t, cudaStream_t);   \
-    template void launch_persistent(const PersistentProblem<T>&, const PersistentVectors<T>&, LsqrRecurrence<T>*, int, std::uint64_t, cudaStream_t);
+    template void launch_persistent(const PersistentProblem<T>&, const PersistentVectors<T>&, LsmrRecurrence<T>*, Progress*, int, std::uint64_t, cudaStream_t);   \
+    template void launch_persistent(const PersistentProblem<T>&, const PersistentVectors<T>&, LsqrRecurrence<T>*, Progress*, int, std::uint64_t, cudaStream_t);
 LSMR_INSTANTIATE(double)
 LSMR_INSTANTIATE(float)
 #undef LSMR_INSTANTIATE

@@ -152,15 +152,16 @@ template <class T>
 void prepare_persistent_cgls(const PersistentProblem<T>& problem);
 
 // At most `iterations` iterations; fewer where the recurrence stops, and then x is made that of its last iteration, and the recurrence has
-// finished. Does nothing where it has finished before. r: in device memory. Tags tag .. tag + iterations + 1 are used.
+// finished. Does nothing where it has finished before. r: in device memory. progress: that of r, for the host once the launch has ended, in
+// page-locked memory, so that nothing is copied between launches; null: not wanted. Tags tag .. tag + iterations + 1 are used.
 template <class T>
-void launch_persistent(const PersistentProblem<T>& problem, const PersistentVectors<T>& vectors, LsmrRecurrence<T>* r, int iterations, std::uint64_t tag,
-                       cudaStream_t stream);
+void launch_persistent(const PersistentProblem<T>& problem, const PersistentVectors<T>& vectors, LsmrRecurrence<T>* r, Progress* progress, int iterations,
+                       std::uint64_t tag, cudaStream_t stream);
 template <class T>
-void launch_persistent(const PersistentProblem<T>& problem, const PersistentVectors<T>& vectors, LsqrRecurrence<T>* r, int iterations, std::uint64_t tag,
-                       cudaStream_t stream);
+void launch_persistent(const PersistentProblem<T>& problem, const PersistentVectors<T>& vectors, LsqrRecurrence<T>* r, Progress* progress, int iterations,
+                       std::uint64_t tag, cudaStream_t stream);
 template <class T>
-void launch_persistent(const PersistentProblem<T>& problem, const PersistentVectors<T>& vectors, CglsRecurrence<T>* r, int iterations, std::uint64_t tag,
-                       cudaStream_t stream);
+void launch_persistent(const PersistentProblem<T>& problem, const PersistentVectors<T>& vectors, CglsRecurrence<T>* r, Progress* progress, int iterations,
+                       std::uint64_t tag, cudaStream_t stream);
 
 }  // namespace lsmr::cuda

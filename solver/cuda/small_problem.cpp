@@ -240,7 +240,7 @@ SmallPlan SmallMatrix<T>::plan(const PersistentLimits& limits, std::optional<cud
 
 template <class T>
 SmallProblem<T>::SmallProblem(const SmallMatrix<T>& matrix, const SmallPlan& plan, const CudaContext& context)
-    : context_(context), sums_(context, 6 * cuda::kReplicas * kMostPersistentBlocks) {
+    : context_(context), entries_(matrix.a.nnz), sums_(context, 6 * cuda::kReplicas * kMostPersistentBlocks) {
     LSMR_EXPECT(plan.impossible.empty());
     problem_.crossing = plan.crossing;
     problem_.blocks = plan.blocks;

@@ -1,6 +1,7 @@
 // A small matrix in the form of the persistent kernel: rows dealt out to blocks, entries in their shared memory where they fit.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
@@ -84,15 +85,22 @@ class SmallProblem {
   public:
     // As the plan for this matrix says. The context must outlive it.
     SmallProblem(const SmallMatrix<T>& matrix, const SmallPlan& plan, const CudaContext& context);
-    // At most `iterations` of the method on its vectors; less where the recurrence stops. Asynchronous, on the context's stream.
+    // At most `iterations` of the method on its vectors; less where the recurrence stops. Asynchronous, on the context's stream. progress: beside r,
+    // in memory that the host reads; null: not wanted.
     template <class Method>
-    void iterate(const typename Method::Vectors& w, typename Method::Recurrence* r, std::int64_t iterations, const Anchors<T>& anchors = {}) {
+    void iterate(const typename Method::Vectors& w, typename Method::Recurrence* r, std::int64_t iterations, const Anchors<T>& anchors = {},
+                 Progress* progress = nullptr) {
         const cuda::PersistentVectors<T> vectors = cuda::persistent_vectors<Method>(w, anchors);
-        cuda::launch_persistent(problem_, vectors, r, static_cast<int>(iterations), tag_, context_.stream());
+        cuda::launch_persistent(problem_, vectors, r, progress, static_cast<int>(iterations), tag_, context_.stream());
         tag_ += static_cast<std::uint64_t>(iterations) + 2;
     }
 
+    // Iterations of some 0.3 ms, where nothing is known yet.
+    std::int64_t first_launch() const { return std::clamp(kEntriesOfFirst / std::max<std::int64_t>(entries_, 1), std::int64_t{1}, kMostOfFirst); }
+
   private:
+    static constexpr std::int64_t kEntriesOfFirst = std::int64_t{1} << 24;
+    static constexpr std::int64_t kMostOfFirst = 64;
     struct Side {
         cuda::DeviceCsr<T> a;  // without its columns where they are narrow
         DeviceBuffer<std::uint16_t> narrow_columns;
@@ -104,6 +112,7 @@ class SmallProblem {
     void place_in_shared(const SmallPlan& plan);
 
     const CudaContext& context_;
+    std::int64_t entries_;
     DeviceBuffer<std::byte> arrays_;  // of the plan, and of the mail's sides
     Side forward_, adjoint_;
     MailSlots<T> mail_;
