@@ -113,6 +113,7 @@ class CpuMatrixOperator final : public MatrixOperator<T>, private OnePass<T> {
             if (adjoint_format_ || !adjoint_.reads_matrix()) transposed_.reset();
         } else if (plan_.storage == StorageKind::one_pass) {
             kernels.panels = 1;
+            kernels.slicing = cpu::Slicing::none;
             forward_ = cpu::RowStorage<T>(*a_, options.exponent, kernels, cpu::Sharing::in_place);
             clock.lap(plan_.setup.choice);
             one_pass_.emplace(forward_.chunks(), kernels.set, a_->cols());
@@ -120,7 +121,7 @@ class CpuMatrixOperator final : public MatrixOperator<T>, private OnePass<T> {
             plan_.adjoint = "the same pass";
         } else {
             // The memory is short, or the products are few: one form of A that both read.
-            forward_ = cpu::RowStorage<T>(*a_, options.exponent, cpu::Kernels<T>{kernels.set, cpu::Narrowing::none, 1}, cpu::Sharing::in_place);
+            forward_ = cpu::RowStorage<T>(*a_, options.exponent, cpu::Kernels<T>{kernels.set, cpu::Narrowing::none, 1, cpu::Slicing::none}, cpu::Sharing::in_place);
             plan_.adjoint = "own csr row panels (OpenMP)";
         }
         if (!options.forward) plan_.forward = own + forward_.words();

@@ -99,6 +99,33 @@ using RowsKernel = double (*)(const RowBlock<T, V, C>& block, T a, const T* x, T
 template <class T, class V, class C>
 RowsKernel<T, V, C> rows_kernel(InstructionSet set);
 
+// Rows in slices: kSlicedRows at once, a row a lane, where rows of a window are sorted by length so that those of a slice have few padded places. No lane
+// of a gather is idle, as it is at the end of each row, and no sum over lanes is formed. Slice s of a block has (offsets[s + 1] - offsets[s]) / kSlicedRows
+// places a row, stored place by place; a place without an entry has the column kNoColumn and multiplies nothing.
+inline constexpr std::int64_t kSlicedRows = 8;
+inline constexpr std::int64_t kWindowRows = 512;  // whose sums stay in the first-level cache
+template <class C>
+inline constexpr C kNoColumn = C(-1);
+template <class T, class V, class C>
+struct SlicedBlock {
+    std::int64_t rows = 0;
+    const std::int64_t* offsets = nullptr;  // of its slices, into the whole matrix; columns and values are those of the block
+    const std::uint16_t* order = nullptr;   // row of each lane, from the first row of its window; kWindowRows for lanes without one
+    const C* columns = nullptr;
+    const V* values = nullptr;
+};
+// y <- a A x + b y and ||y||^2, as a RowsKernel has them.
+template <class T, class V, class C>
+using SlicedKernel = double (*)(const SlicedBlock<T, V, C>& block, T a, const T* x, T b, T* y);
+template <class T, class V, class C>
+double sliced_portable(const SlicedBlock<T, V, C>& block, T a, const T* x, T b, T* y);
+template <class T, class V, class C>
+double sliced_avx2(const SlicedBlock<T, V, C>& block, T a, const T* x, T b, T* y);
+template <class V, class C>
+double sliced_avx512(const SlicedBlock<double, V, C>& block, double a, const double* x, double b, double* y);
+template <class T, class V, class C>
+SlicedKernel<T, V, C> sliced_kernel(InstructionSet set);
+
 // z <- z + A^T y, entry by entry in their order.
 template <class T, class V, class C>
 inline void add_adjoint(const RowBlock<T, V, C>& block, const T* y, Pair<T>* pairs) {

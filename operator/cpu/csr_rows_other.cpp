@@ -16,6 +16,11 @@ RowsKernel<T, V, C> rows_kernel(InstructionSet) {
 }
 
 template <class T, class V, class C>
+SlicedKernel<T, V, C> sliced_kernel(InstructionSet) {
+    return sliced_portable<T, V, C>;
+}
+
+template <class T, class V, class C>
 OnePassKernels<T, V, C> one_pass_kernels(InstructionSet) {
     return one_pass_portable<T, V, C>();
 }
@@ -27,8 +32,9 @@ SliceKernel<T> slice_kernel(InstructionSet) {
 template SliceKernel<double> slice_kernel(InstructionSet);
 template SliceKernel<float> slice_kernel(InstructionSet);
 
-#define LSMR_INSTANTIATE(T, V, C)                                       \
-    template RowsKernel<T, V, C> rows_kernel<T, V, C>(InstructionSet); \
+#define LSMR_INSTANTIATE(T, V, C)                                           \
+    template RowsKernel<T, V, C> rows_kernel<T, V, C>(InstructionSet);     \
+    template SlicedKernel<T, V, C> sliced_kernel<T, V, C>(InstructionSet); \
     template OnePassKernels<T, V, C> one_pass_kernels(InstructionSet);
 LSMR_ROW_TYPES(LSMR_INSTANTIATE)
 #undef LSMR_INSTANTIATE
