@@ -32,20 +32,13 @@ Span column_span(const CsrView<double>& a, std::int64_t begin, std::int64_t end)
     return {static_cast<std::int32_t>(first), last - first + 1};
 }
 
-// Lanes of a gather.
-template <class T>
-std::int64_t lanes_of(InstructionSet set) {
-    if (set == InstructionSet::portable) return 1;
-    return set == InstructionSet::avx512 || sizeof(T) == 4 ? 8 : 4;
-}
-
 // f(first row of the window, its rows) of some rows.
 template <class F>
 void for_each_window(std::int64_t begin, std::int64_t end, const F& f) {
     for (std::int64_t row = begin; row < end; row += kWindowRows) f(row, std::min(kWindowRows, end - row));
 }
 // Rows of a window by their length, which is at most kLongestSliced; longest first, and those of one length in their order. counts: room.
-constexpr std::int64_t kLongestSliced = 256;
+constexpr std::int64_t kLongestSliced = 512;
 using LengthCounts = std::array<std::int64_t, kLongestSliced + 2>;
 void sort_window(const std::int64_t* offsets, std::int64_t rows, std::uint16_t* order, LengthCounts& counts) {
     counts.fill(0);
@@ -56,24 +49,19 @@ void sort_window(const std::int64_t* offsets, std::int64_t rows, std::uint16_t* 
     for (std::int64_t i = 0; i < rows; ++i) order[place_of(i)++] = static_cast<std::uint16_t>(i);
 }
 
-SliceCounts count_slices(const CsrView<double>& a, const std::vector<std::int64_t>& firsts, std::int64_t lanes) {
+SliceCounts count_slices(const CsrView<double>& a, const std::vector<std::int64_t>& firsts) {
     const auto count = static_cast<std::int64_t>(firsts.size()) - 1;
     std::vector<SliceCounts> parts(static_cast<std::size_t>(count));
     for_each_chunk(count, [&](std::int64_t c) {
         SliceCounts& part = parts[static_cast<std::size_t>(c)];
         const std::int64_t begin = firsts[static_cast<std::size_t>(c)], end = firsts[static_cast<std::size_t>(c) + 1];
         const auto length = [&](std::int64_t i) { return a.offsets[i + 1] - a.offsets[i]; };
-        const auto whole = [&](std::int64_t n) { return (n + lanes - 1) / lanes * lanes; };
         for (std::int64_t i = begin; i < end; ++i) part.longest = std::max(part.longest, length(i));
         part.entries = a.offsets[end] - a.offsets[begin];
         if (part.longest > kLongestSliced) return;
         std::array<std::uint16_t, kWindowRows> order;
         LengthCounts counts;
         for_each_window(begin, end, [&](std::int64_t row, std::int64_t rows) {
-            for (std::int64_t i = row; i < row + rows; i += 2) {  // as two_rows() does
-                const std::int64_t next = i + 1 < row + rows ? length(i + 1) : 0;
-                part.row_lanes += length(i) + next <= lanes ? lanes : std::max(lanes, whole(length(i))) + std::max(lanes, whole(next));
-            }
             sort_window(a.offsets + row, rows, order.data(), counts);
             for (std::int64_t i = 0; i < rows; i += kSlicedRows) part.places += kSlicedRows * length(row + order[static_cast<std::size_t>(i)]);
         });
@@ -81,7 +69,6 @@ SliceCounts count_slices(const CsrView<double>& a, const std::vector<std::int64_
     SliceCounts all;
     for (const SliceCounts& part : parts) {
         all.entries += part.entries;
-        all.row_lanes += part.row_lanes;
         all.places += part.places;
         all.longest = std::max(all.longest, part.longest);
     }
@@ -98,10 +85,10 @@ std::vector<std::int64_t> slice_chunks(std::int64_t rows, const std::int64_t* of
 
 template <class T>
 bool takes_slices(const CsrView<double>& a, const std::vector<std::int64_t>& firsts, const Kernels<T>& kernels) {
-    if (kernels.slicing == Slicing::none || a.offsets[a.rows] == 0) return false;
-    const std::int64_t lanes = lanes_of<T>(kernels.set);
-    const SliceCounts counts = count_slices(a, firsts, lanes);
-    return kernels.slicing == Slicing::all ? counts.longest <= kLongestSliced : lanes > 1 && slices_pay(counts);
+    if (kernels.slicing == Slicing::none) return false;
+    const SliceCounts counts = count_slices(a, firsts);
+    if (kernels.slicing == Slicing::all) return counts.entries > 0 && counts.longest <= kLongestSliced;
+    return kernels.set != InstructionSet::portable && slices_pay(counts);
 }
 
 bool exact_in_fp32(double value) { return static_cast<double>(static_cast<float>(value)) == value; }
@@ -169,7 +156,7 @@ std::int64_t choose_panels(std::int64_t rows, std::int64_t cols, std::int64_t nn
 
 bool slices_pay(const SliceCounts& counts) {
     // Padded places are read from memory like entries.
-    return counts.longest <= kLongestSliced && counts.entries > 0 && 10 * counts.places <= 11 * counts.entries && 10 * counts.row_lanes >= 11 * counts.places;
+    return counts.longest <= kLongestSliced && counts.entries > 0 && 10 * counts.places <= 11 * counts.entries;
 }
 
 template <class T>

@@ -3,7 +3,7 @@
 // Products are bound by memory. Fewer bytes an entry are time: 12 in fp64 become 10 where columns fit in 16 bits (those of a chunk
 // count from its first one), 8 where all values are exact in fp32, 6 where both hold; the arithmetic stays that of T and no bit of a
 // product changes. And where rows gather from all over a long x, panels of columns keep the part of x in use in the second-level cache:
-// y <- a A_1 x_1 + b y, then y <- a A_p x_p + y for the others. In the caches gathers bind: short rows go in slices where that takes fewer of them.
+// y <- a A_1 x_1 + b y, then y <- a A_p x_p + y for the others. In the caches gathers bind: rows of like length go in slices.
 #pragma once
 
 #include <memory>
@@ -38,12 +38,11 @@ std::int64_t choose_panels(std::int64_t rows, std::int64_t cols, std::int64_t nn
 double lines_per_entry(const CsrMatrix& a, std::int64_t values_per_line);
 inline constexpr std::int64_t kCacheLine = 64;
 
-// What the gathers of some rows cost, row by row and in slices.
+// What slices would hold.
 struct SliceCounts {
     std::int64_t entries = 0;
-    std::int64_t row_lanes = 0;  // of all gathers, in use or not
-    std::int64_t places = 0;     // of slices
-    std::int64_t longest = 0;    // row
+    std::int64_t places = 0;
+    std::int64_t longest = 0;  // row
 };
 bool slices_pay(const SliceCounts& counts);
 
