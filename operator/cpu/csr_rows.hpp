@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "operator/formats/row_plans.hpp"
+#include "operator/pairwise_sum.hpp"
 
 namespace lsmr::cpu {
 
@@ -20,7 +21,8 @@ inline constexpr std::int64_t half_of_row(std::int64_t length, std::int64_t step
 // One core has too few loads in flight to use the memory's bandwidth, however wide they are: kernels ask for the entries of later rows
 // this many bytes ahead, beyond what the hardware's own prefetcher does.
 inline constexpr std::int64_t kPrefetchBytes = 2048;
-inline void prefetch_ahead(const void* p) { __builtin_prefetch(static_cast<const char*>(p) + kPrefetchBytes); }
+// Inlined in any case: GCC takes a function that does nothing else for one without effects, and drops its calls.
+[[gnu::always_inline]] inline void prefetch_ahead(const void* p) { __builtin_prefetch(static_cast<const char*>(p) + kPrefetchBytes); }
 
 // An element of x beside that of z = A^T y, where one pass over A gives both products: they are used one after the other, and share a cache line.
 template <class T>
@@ -176,6 +178,47 @@ OnePassKernels<T, V, C> one_pass_avx2();
 template <class T, class V, class C>
 OnePassKernels<T, V, C> one_pass_kernels(InstructionSet set);
 
+// Entries of a tile: a place has the row above and the column below, 16 bits each.
+template <class T, class V>
+struct TileKernels {
+    void (*add)(const std::uint32_t* places, const V* values, std::int64_t count, const T* x, T* sums);          // sums <- sums + A x
+    void (*add_adjoint)(const std::uint32_t* places, const V* values, std::int64_t count, const T* x, T* sums);  // sums <- sums + A^T x
+    double (*finish)(std::int64_t count, T a, const T* sums, T b, T* y);                                         // y <- a sums + b y; returns ||y||^2
+};
+template <class T, class V, bool kAdjoint>
+[[gnu::always_inline]] inline void add_tile(const std::uint32_t* places, const V* values, std::int64_t count, const T* x, T* sums) {
+    const auto add = [&](std::int64_t k) {
+        const std::uint32_t row = places[k] >> 16, column = places[k] & 0xffff;
+        sums[kAdjoint ? column : row] += static_cast<T>(values[k]) * x[kAdjoint ? row : column];
+    };
+    std::int64_t k = 0;
+    for (; k + 4 <= count; k += 4) {
+        prefetch_ahead(places + k);
+        prefetch_ahead(values + k);
+        for (std::int64_t i = 0; i < 4; ++i) add(k + i);
+    }
+    for (; k < count; ++k) add(k);
+}
+template <class T>
+[[gnu::always_inline]] inline double finish_sums(std::int64_t count, T a, const T* sums, T b, T* y) {
+    constexpr std::int64_t kBlock = 32, kLanes = 8;
+    PairwiseSum total;
+    for (std::int64_t begin = 0; begin < count; begin += kBlock) {
+        const std::int64_t end = std::min(count, begin + kBlock);
+        for (std::int64_t i = begin; i < end; ++i) y[i] = b != T(0) ? a * sums[i] + b * y[i] : a * sums[i];
+        double squares[kLanes] = {};
+        for (std::int64_t i = begin; i < end; ++i) squares[i % kLanes] += static_cast<double>(y[i]) * static_cast<double>(y[i]);
+        total.add(((squares[0] + squares[1]) + (squares[2] + squares[3])) + ((squares[4] + squares[5]) + (squares[6] + squares[7])));
+    }
+    return total.value();
+}
+template <class T, class V>
+TileKernels<T, V> tile_portable();
+template <class T, class V>
+TileKernels<T, V> tile_avx2();
+template <class T, class V>
+TileKernels<T, V> tile_kernels(InstructionSet set);
+
 // 32 neighbouring rows that are stored padded, column by column: row i holds values[i + k step], columns[i + k step] for k < width; a negative
 // column is padding, which multiplies nothing.
 template <class T>
@@ -197,7 +240,11 @@ using SliceKernel = void (*)(const PaddedSlice<T>& slice, const T* x, T* sums);
 template <class T>
 SliceKernel<T> slice_kernel(InstructionSet set);
 
-// The types that products are made for: T, V, C.
+// The types that products are made for: T, V; T, V, C.
+#define LSMR_TILE_TYPES(INSTANTIATE) \
+    INSTANTIATE(double, double)      \
+    INSTANTIATE(double, float)       \
+    INSTANTIATE(float, float)
 #define LSMR_ROW_TYPES_FP64(INSTANTIATE)        \
     INSTANTIATE(double, double, std::int32_t)   \
     INSTANTIATE(double, double, std::uint16_t)  \

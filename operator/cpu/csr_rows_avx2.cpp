@@ -128,6 +128,15 @@ struct Lanes<float> {
 
 #include "operator/cpu/csr_rows_simd.inl"
 
+template <class T, class V, bool kAdjoint>
+[[gnu::flatten]] LSMR_TARGET void tile(const std::uint32_t* places, const V* values, std::int64_t count, const T* x, T* sums) {
+    add_tile<T, V, kAdjoint>(places, values, count, x, sums);
+}
+template <class T>
+[[gnu::flatten]] LSMR_TARGET double finish(std::int64_t count, T a, const T* sums, T b, T* y) {
+    return finish_sums(count, a, sums, b, y);
+}
+
 template <class T, class V, class C>
 [[gnu::flatten]] LSMR_TARGET double both(const RowBlock<T, V, C>& block, T a, Pair<T>* pairs, T b, T* y) {
     return rows_and_adjoint(block, a, pairs, b, y);
@@ -153,6 +162,14 @@ template <class T, class V, class C>
 double sliced_avx2(const SlicedBlock<T, V, C>& block, T a, const T* x, T b, T* y) {
     return sliced_simd<Lanes<T>>(block, a, x, b, y);
 }
+
+template <class T, class V>
+TileKernels<T, V> tile_avx2() {
+    return {tile<T, V, false>, tile<T, V, true>, finish<T>};
+}
+#define LSMR_INSTANTIATE(T, V) template TileKernels<T, V> tile_avx2();
+LSMR_TILE_TYPES(LSMR_INSTANTIATE)
+#undef LSMR_INSTANTIATE
 
 template <class T>
 void slice_avx2(const PaddedSlice<T>& slice, const T* x, T* sums) {

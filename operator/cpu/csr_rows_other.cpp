@@ -25,6 +25,14 @@ OnePassKernels<T, V, C> one_pass_kernels(InstructionSet) {
     return one_pass_portable<T, V, C>();
 }
 
+template <class T, class V>
+TileKernels<T, V> tile_kernels(InstructionSet) {
+    return tile_portable<T, V>();
+}
+#define LSMR_INSTANTIATE(T, V) template TileKernels<T, V> tile_kernels(InstructionSet);
+LSMR_TILE_TYPES(LSMR_INSTANTIATE)
+#undef LSMR_INSTANTIATE
+
 template <class T>
 SliceKernel<T> slice_kernel(InstructionSet) {
     return slice_portable<T>;

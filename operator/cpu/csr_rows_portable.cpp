@@ -45,6 +45,14 @@ OnePassKernels<T, V, C> one_pass_portable() {
     return {rows_and_adjoint<T, V, C>, add_adjoint<T, V, C>};
 }
 
+template <class T, class V>
+TileKernels<T, V> tile_portable() {
+    return {add_tile<T, V, false>, add_tile<T, V, true>, finish_sums<T>};
+}
+#define LSMR_INSTANTIATE(T, V) template TileKernels<T, V> tile_portable();
+LSMR_TILE_TYPES(LSMR_INSTANTIATE)
+#undef LSMR_INSTANTIATE
+
 template <class T>
 void slice_portable(const PaddedSlice<T>& slice, const T* x, T* sums) {
     for (std::int64_t i = 0; i < kSliceRows; ++i) sums[i] = 0;

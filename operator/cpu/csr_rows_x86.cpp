@@ -49,6 +49,14 @@ OnePassKernels<T, V, C> one_pass_kernels(InstructionSet set) {
     return set == InstructionSet::portable ? one_pass_portable<T, V, C>() : one_pass_avx2<T, V, C>();
 }
 
+template <class T, class V>
+TileKernels<T, V> tile_kernels(InstructionSet set) {
+    return set == InstructionSet::portable ? tile_portable<T, V>() : tile_avx2<T, V>();
+}
+#define LSMR_INSTANTIATE(T, V) template TileKernels<T, V> tile_kernels(InstructionSet);
+LSMR_TILE_TYPES(LSMR_INSTANTIATE)
+#undef LSMR_INSTANTIATE
+
 template <class T>
 SliceKernel<T> slice_kernel(InstructionSet set) {
     if constexpr (std::is_same_v<T, double>) {
