@@ -57,7 +57,7 @@ class OnePass {
   public:
     // y <- a A x + b y as LinearOperator::apply, and z = A^T y stays in the workspace until its next product.
     virtual void apply_both(Scalar<T> a, const T* x, Scalar<T> b, T* y, Workspace& workspace, NormPartials* norm) const = 0;
-    // x <- a z + b x: what LinearOperator::apply_adjoint gives for that y.
+    // x <- a z + b x: what LinearOperator::apply_adjoint gives for that y, which must still be there.
     virtual void apply_kept_adjoint(Scalar<T> a, Scalar<T> b, T* x, Workspace& workspace, NormPartials* norm) const = 0;
 
   protected:

@@ -17,6 +17,7 @@ const char* name(StorageKind kind) {
         case StorageKind::dual: return "dual";
         case StorageKind::single: return "single";
         case StorageKind::one_pass: return "one-pass";
+        case StorageKind::tiles: return "tiles";
     }
     return "";
 }

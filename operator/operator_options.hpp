@@ -23,8 +23,9 @@ enum class SpmvKind {
     cusparse,  // cusparseSpMV, CSR_ALG2 on a stored orientation (fixed order); transposed for single storage (order varies)
 };
 // dual keeps CSR(A) and CSC(A) (= CSR of A^T); single keeps CSR(A) and multiplies by A^T from it; one_pass keeps A once, for a pass that gives
-// A x and A^T (A x) together: on a GPU for matrices with few columns, on a CPU for near ones.
-enum class StorageKind { automatic, dual, single, one_pass };
+// A x and A^T (A x) together: on a GPU for matrices with few columns, on a CPU for near ones; tiles keeps A once, on a CPU, in tiles that both products
+// read: for large matrices whose entries are scattered.
+enum class StorageKind { automatic, dual, single, one_pass, tiles };
 // Narrow forms of columns and values: lossless takes those that change no product, where they pay; none keeps 32-bit columns and full values;
 // fp32_values rounds fp64 values to fp32 in storage, while vectors and arithmetic stay fp64 (A is then another matrix, and the plan says so).
 enum class NarrowKind { lossless, none, fp32_values };
@@ -74,7 +75,7 @@ struct OperatorPlan {
     ProductDecision adjoint_decision;
     OrderDecision order;
     bool deterministic = true;    // the same plan gives the same bits at every run
-    std::int64_t bytes = 0;       // the stored matrix
+    std::int64_t bytes = 0;       // the stored matrix, and on the CPU what one workspace takes for sums of one pass or of tiles
     std::optional<EntrySizes> entries;  // of the matrix as given, where they were found on the way to the device
     SetupSeconds setup;
     std::vector<std::string> notes;

@@ -16,6 +16,7 @@
 #include "memory/error.hpp"
 #include "operator/cpu/one_pass.hpp"
 #include "operator/cpu/row_storage.hpp"
+#include "operator/stacked_operator.hpp"
 #include "preconditioner_suite.hpp"
 #include "solver_suite.hpp"
 #include "stop_suite.hpp"
@@ -215,6 +216,49 @@ TEST_CASE("cpu one pass: what it refuses, and what the plan says") {
     CHECK(plan.storage_reason == "asked for");
     CHECK(plan.deterministic);
     CHECK(make_cpu_operator<double>(a, {.storage = StorageKind::dual})->one_pass() == nullptr);
+}
+
+TEST_CASE("cpu one pass: the bytes of a plan hold what the pass adds into") {
+    // One part, whose columns are each in 64 rows at most: a pair for each column, a list of steps, a mark of every 64 columns.
+    const auto a = matrix_with_rows(std::vector<std::int64_t>(640, 5), 320, 121);
+    const Threads scope(1);
+    const auto op = cpu::make_operator<double>(a, once(), {cpu::InstructionSet::portable, cpu::Narrowing::none, 0});
+    const std::int64_t kept = op->plan().bytes - a->bytes() - 320 * 2 * std::int64_t{sizeof(double)};
+    CHECK(kept >= 0);
+    CHECK(kept < 1000);
+}
+
+TEST_CASE_TEMPLATE("cpu one pass: a stack is read once too", T, double, float) {
+    const Threads scope(2);
+    const auto top = matrix_with_rows(random_lengths(3000, 0, 20, 61), 700, 61);
+    const auto bottom = matrix_with_rows(random_lengths(900, 0, 3, 62), 700, 62);
+    const Coefficient<T> one{1.0, T(1)};
+    const auto op = make_cpu_operator<T>(top, once()), below = make_cpu_operator<T>(bottom), two = make_cpu_operator<T>(top, {.storage = StorageKind::dual});
+    const StackedOperator<T> stack(*op, *below, &one), plain(*two, *below, &one);
+    REQUIRE(stack.one_pass() != nullptr);
+    CHECK(plain.one_pass() == nullptr);
+    const auto workspace = stack.make_workspace(nullptr), plain_workspace = plain.make_workspace(nullptr);
+    const auto x = narrow<T>(products::random_vector(700, 71));
+    auto y = narrow<T>(products::random_vector(3900, 72)), z = narrow<T>(products::random_vector(700, 73)), y2 = y, z2 = z;
+    const Coefficient<T> a{0.75, T(0.75)}, b{-0.5, T(-0.5)};
+    std::vector<double> sums(static_cast<std::size_t>(stack.max_partials())), sums2 = sums;
+    NormPartials norm{sums.data(), 0}, norm2{sums2.data(), 0};
+    const auto total = [](const NormPartials& partials) { return std::accumulate(partials.sums, partials.sums + partials.count, 0.0); };
+    const auto same = [](const std::vector<T>& p, const std::vector<T>& q) {
+        for (std::size_t i = 0; i < p.size(); ++i) {
+            if (std::abs(p[i] - q[i]) > 200 * std::numeric_limits<T>::epsilon() * (1 + std::abs(q[i]))) return false;
+        }
+        return true;
+    };
+    stack.one_pass()->apply_both(&a, x.data(), &b, y.data(), *workspace, &norm);
+    plain.apply(&a, x.data(), &b, y2.data(), *plain_workspace, &norm2);
+    CHECK(same(y, y2));
+    CHECK(total(norm) == doctest::Approx(total(norm2)).epsilon(1e-5));
+    norm.count = norm2.count = 0;
+    stack.one_pass()->apply_kept_adjoint(&a, &b, z.data(), *workspace, &norm);
+    plain.apply_adjoint(&a, y.data(), &b, z2.data(), *plain_workspace, &norm2);
+    CHECK(same(z, z2));
+    CHECK(total(norm) == doctest::Approx(total(norm2)).epsilon(1e-5));
 }
 
 TEST_CASE("cpu one pass: taken where it pays, for any number of threads") {

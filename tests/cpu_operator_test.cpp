@@ -20,9 +20,15 @@ using namespace lsmr::test::products;
 namespace {
 
 // The operator with kernels that this CPU would not choose.
-template <class T, cpu::InstructionSet set, cpu::Narrowing narrowing, std::int64_t panels>
+template <class T, cpu::InstructionSet set, cpu::Narrowing narrowing, std::int64_t panels, cpu::Slicing slicing = cpu::Slicing::none>
 std::unique_ptr<Rig<T>> make_forced(std::shared_ptr<const CsrMatrix> a, const OperatorOptions& options) {
-    return std::make_unique<CpuRig<T>>(cpu::make_operator<T>(std::move(a), options, {set, narrowing, panels}));
+    return std::make_unique<CpuRig<T>>(cpu::make_operator<T>(std::move(a), options, {set, narrowing, panels, slicing}));
+}
+
+// What this CPU chooses, but row by row.
+template <class T>
+OperatorPlan plan_of_rows(std::shared_ptr<const CsrMatrix> a, const OperatorOptions& options = {}) {
+    return cpu::make_operator<T>(std::move(a), options, {.slicing = cpu::Slicing::none})->plan();
 }
 
 // All that must hold of the kernels of one set of instructions, on the forms that a matrix can have in memory.
@@ -35,7 +41,9 @@ void suite_instruction_set() {
     const OperatorOptions dual{.storage = StorageKind::dual};
     using enum cpu::Narrowing;
     const MakeRig<T> forms[] = {make_forced<T, set, none, 1>, make_forced<T, set, lossless, 1>, make_forced<T, set, none, 3>,
-                                make_forced<T, set, lossless, 3>};
+                                make_forced<T, set, lossless, 3>, make_forced<T, set, none, 1, cpu::Slicing::all>,
+                                make_forced<T, set, lossless, 1, cpu::Slicing::all>, make_forced<T, set, none, 3, cpu::Slicing::all>,
+                                make_forced<T, set, lossless, 3, cpu::Slicing::all>};
     for (MakeRig<T> make : forms) {
         suite_products<T>(make, dual);
         suite_products<T>(make, dual, Values::exact_in_fp32);
@@ -45,15 +53,15 @@ void suite_instruction_set() {
         suite_exponent<T>(make, dual);
         suite_nonfinite<T>(make, dual);
     }
-    for (MakeRig<T> make : {forms[0], forms[1]}) suite_infinite_coefficient<T>(make, dual);  // a panel may leave a row empty: inf 0
+    for (MakeRig<T> make : {forms[0], forms[1], forms[4], forms[5]}) suite_infinite_coefficient<T>(make, dual);  // a panel may leave a row empty: inf 0
     suite_products<T>(forms[1], {.storage = StorageKind::single});
     // Narrowing changes no bit.
     for (const ShapeCase& shape : shape_cases()) {
         CAPTURE(shape.name);
         for (const auto& a : {shape.a, rounded_to_fp32(*shape.a)}) {
-            for (std::size_t panels : {0, 2}) {
-                const auto plain = forms[panels](a, dual);
-                const auto narrowed = forms[panels + 1](a, dual);
+            for (std::size_t form : {0, 2, 4, 6}) {
+                const auto plain = forms[form](a, dual);
+                const auto narrowed = forms[form + 1](a, dual);
                 for (bool adjoint : {false, true}) {
                     const auto x = narrow<T>(random_vector(adjoint ? a->rows() : a->cols(), 23));
                     auto y = narrow<T>(random_vector(adjoint ? a->cols() : a->rows(), 24));
@@ -166,12 +174,12 @@ TEST_CASE("cpu operator: what is narrowed, in words and in bytes") {
     const std::int64_t offsets = 8 * 5001, offsets_of_adjoint = 8 * 701;
 
     // Random values: the forward product reads the values in place.
-    const OperatorPlan columns = make_rig<double>(near, {})->plan();
+    const OperatorPlan columns = plan_of_rows<double>(near);
     CHECK(columns.forward == own + ", 16-bit columns");
     CHECK(columns.adjoint == own + " of A^T, 16-bit columns");
     CHECK(columns.bytes == (12 * nnz + offsets) + (2 * nnz + pad) + (10 * nnz + pad + offsets_of_adjoint));
 
-    const OperatorPlan both = make_rig<double>(rounded_to_fp32(*near), {})->plan();
+    const OperatorPlan both = plan_of_rows<double>(rounded_to_fp32(*near));
     CHECK(both.forward == own + ", 16-bit columns, values exact in fp32");
     CHECK(both.bytes == (12 * nnz + offsets) + (6 * nnz + pad) + (6 * nnz + pad + offsets_of_adjoint));
 
@@ -180,7 +188,7 @@ TEST_CASE("cpu operator: what is narrowed, in words and in bytes") {
     CHECK(single.bytes == near->bytes());
 
     // fp32: the values are its own in any case.
-    const OperatorPlan fp32 = make_rig<float>(near, {})->plan();
+    const OperatorPlan fp32 = plan_of_rows<float>(near);
     CHECK(fp32.forward == fmt::format("own csr rows (OpenMP, {}), 16-bit columns", cpu::name(cpu::best_instruction_set<float>())));
     CHECK(fp32.bytes == (12 * nnz + offsets) + (6 * nnz + pad) + (6 * nnz + pad + offsets_of_adjoint));
 
@@ -204,6 +212,56 @@ TEST_CASE("cpu operator: what is narrowed, in words and in bytes") {
     CHECK(words.ends_with(" % of the entries"));
 }
 
+TEST_CASE("cpu operator: rows by eights where they are of like length") {
+    using cpu::slices_pay;
+    CHECK(slices_pay({.entries = 1000, .places = 1100, .longest = 512}));
+    CHECK_FALSE(slices_pay({.entries = 1000, .places = 1101, .longest = 10}));  // too much padding
+    CHECK_FALSE(slices_pay({.entries = 1000, .places = 1000, .longest = 513}));
+    CHECK_FALSE(slices_pay({}));
+
+    const auto own = [](cpu::InstructionSet set) { return fmt::format("own csr rows (OpenMP, {})", cpu::name(set)); };
+    const auto tens = matrix_with_rows(std::vector<std::int64_t>(3001, 10), 2000, 113);
+    std::vector<std::int64_t> rows, columns;
+    for (std::int64_t i = 0; i < 3001; ++i) {
+        for (std::int64_t k = 0; k < 10; ++k) {
+            rows.push_back(i);
+            columns.push_back(k == 0 ? 0 : 1 + (37 * i + k) % 1999);
+        }
+    }
+    const auto one_dense_column = share(CsrMatrix::from_coo(3001, 2000, rows, columns, random_vector(30010, 116)));
+    const auto check = [&]<cpu::InstructionSet set>() {
+        if (set > cpu::best_instruction_set<double>()) return;
+        using enum cpu::Narrowing;
+        const auto plan = [&](const auto& make, const std::shared_ptr<const CsrMatrix>& a) { return make(a, with(StorageKind::dual))->plan(); };
+        const auto chosen = make_forced<double, set, lossless, 1, cpu::Slicing::where_it_pays>;
+        const bool pays = set != cpu::InstructionSet::portable;
+        CHECK(plan(chosen, tens).forward == own(set) + (pays ? ", rows by eights" : "") + ", 16-bit columns");
+        CHECK(plan(chosen, matrix_with_rows(random_lengths(3001, 0, 300, 113), 2000, 113)).forward == own(set) + ", 16-bit columns");
+        // Bits are those of the matrix, for any number of threads.
+        const auto sliced = make_forced<double, set, none, 1, cpu::Slicing::all>;
+        const auto x = random_vector(2000, 114);
+        std::vector<double> first(3001);
+        const double norm = sliced(tens, with(StorageKind::dual))->product(false, 1.5, x, 0, first);
+        const int before = omp_get_max_threads();
+        for (int threads = 1; threads <= 17; ++threads) {
+            omp_set_num_threads(threads);
+            std::vector<double> y(3001);
+            CHECK(sliced(tens, with(StorageKind::dual))->product(false, 1.5, x, 0, y) == norm);
+            CHECK(y == first);
+        }
+        omp_set_num_threads(before);
+        // Bytes are those of the arrays: the last slice has one row of eight. The transpose has a row that is too long, and stays as it is.
+        const std::int64_t slices = 376;
+        CHECK(plan(sliced, one_dense_column).forward == own(set) + ", rows by eights");
+        CHECK(plan(sliced, one_dense_column).adjoint == own(set) + " of A^T");
+        CHECK(plan(sliced, one_dense_column).bytes ==
+              plan(make_forced<double, set, none, 1>, one_dense_column).bytes + 8 * slices * (2 + 10 * (4 + 8)) + 8 * (slices + 1));
+    };
+    check.template operator()<cpu::InstructionSet::portable>();
+    check.template operator()<cpu::InstructionSet::avx2>();
+    check.template operator()<cpu::InstructionSet::avx512>();
+}
+
 TEST_CASE("cpu operator: panels of columns where x is long and gathered from all over") {
     using cpu::choose_panels;
     const std::int64_t mib = 1 << 20;
@@ -217,7 +275,7 @@ TEST_CASE("cpu operator: panels of columns where x is long and gathered from all
 
     const std::string own = fmt::format("own csr rows (OpenMP, {})", cpu::name(cpu::best_instruction_set<double>()));
     const auto scattered = matrix_with_rows(std::vector<std::int64_t>(2000, 40), 300000, 111);
-    const OperatorPlan plan = make_rig<double>(scattered, {})->plan();
+    const OperatorPlan plan = plan_of_rows<double>(scattered);
     CHECK(plan.forward == own + ", 3 column panels");
     CHECK(plan.adjoint == own + " of A^T, 16-bit columns");
     const std::int64_t nnz = scattered->nnz();
@@ -233,7 +291,7 @@ TEST_CASE("cpu operator: panels of columns where x is long and gathered from all
         }
     }
     const auto banded = share(CsrMatrix::from_coo(2000, 300000, rows, columns, random_vector(80000, 112)));
-    CHECK(make_rig<double>(banded, {})->plan().forward == own + ", 16-bit columns");
+    CHECK(plan_of_rows<double>(banded).forward == own + ", 16-bit columns");
 }
 
 TEST_CASE("cpu operator: repeats are bit-identical") {

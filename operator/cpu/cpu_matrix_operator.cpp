@@ -10,6 +10,7 @@
 #include "operator/cpu/one_pass.hpp"
 #include "operator/cpu/row_format.hpp"
 #include "operator/cpu/row_storage.hpp"
+#include "operator/cpu/tile_storage.hpp"
 #include "operator/matrix_operator.hpp"
 
 namespace lsmr {
@@ -65,8 +66,12 @@ class CpuMatrixOperator final : public MatrixOperator<T>, private OnePass<T> {
         if (options.narrow == NarrowKind::none) kernels.narrowing = cpu::Narrowing::none;
         if (options.narrow == NarrowKind::fp32_values) throw InputError("values rounded to fp32 under fp64 vectors need a GPU: this operator is on the CPU");
         const bool forced = options.forward || options.adjoint;
-        if (options.storage == StorageKind::one_pass && forced) {
-            throw InputError("storage one-pass is refused: it has a kernel of its own, and others were asked for");
+        if ((options.storage == StorageKind::one_pass || options.storage == StorageKind::tiles) && forced) {
+            throw InputError(fmt::format("storage {} is refused: it has a kernel of its own, and others were asked for", name(options.storage)));
+        }
+        if (options.storage == StorageKind::tiles) {
+            const std::string reason = cpu::why_not_tiles(a->rows(), a->cols());
+            if (!reason.empty()) throw InputError("storage tiles is refused: " + reason);
         }
         if (options.storage == StorageKind::one_pass && a->cols() >= cpu::kMostPairs) {
             throw InputError(fmt::format("storage one-pass is refused: it takes fewer than 2^30 columns, the matrix has {}", a->cols()));
@@ -78,6 +83,7 @@ class CpuMatrixOperator final : public MatrixOperator<T>, private OnePass<T> {
         forward_ = {};
         adjoint_ = {};
         one_pass_.reset();
+        tiles_.reset();
         forward_format_.reset();
         adjoint_format_.reset();
         transposed_.reset();
@@ -89,11 +95,14 @@ class CpuMatrixOperator final : public MatrixOperator<T>, private OnePass<T> {
         plan_.storage = options.storage;
         if (options.storage == StorageKind::automatic) {
             const bool few = options.expected_products > 0 && options.expected_products < kFewProducts && !options.adjoint;
-            const bool once = !few && !forced && kernels.panels < 2 && one_pass_pays();
-            plan_.storage = few ? StorageKind::single : once ? StorageKind::one_pass : StorageKind::dual;
-            plan_.storage_reason = few    ? fmt::format("only {} products are expected", options.expected_products)
-                                   : once ? "one reading of A gives both products"
-                                          : "both products are gathers of fixed order";
+            const bool free = !few && !forced && kernels.panels == 0;
+            const bool once = free && one_pass_pays();
+            const bool tiles = free && !once && tiles_pay();
+            plan_.storage = few ? StorageKind::single : once ? StorageKind::one_pass : tiles ? StorageKind::tiles : StorageKind::dual;
+            plan_.storage_reason = few     ? fmt::format("only {} products are expected", options.expected_products)
+                                   : once  ? "one reading of A gives both products"
+                                   : tiles ? "the entries are scattered"
+                                           : "both products are gathers of fixed order";
         } else {
             plan_.storage_reason = "asked for";
         }
@@ -113,19 +122,25 @@ class CpuMatrixOperator final : public MatrixOperator<T>, private OnePass<T> {
             if (adjoint_format_ || !adjoint_.reads_matrix()) transposed_.reset();
         } else if (plan_.storage == StorageKind::one_pass) {
             kernels.panels = 1;
+            kernels.slicing = cpu::Slicing::none;
             forward_ = cpu::RowStorage<T>(*a_, options.exponent, kernels, cpu::Sharing::in_place);
             clock.lap(plan_.setup.choice);
             one_pass_.emplace(forward_.chunks(), kernels.set, a_->cols());
             clock.lap(plan_.setup.one_pass);
             plan_.adjoint = "the same pass";
+        } else if (plan_.storage == StorageKind::tiles) {
+            tiles_.emplace(*a_, options.exponent, kernels.set, kernels.narrowing);
+            clock.lap(plan_.setup.choice);
+            plan_.forward = fmt::format("own tiles (OpenMP, {}), {}", cpu::name(std::min(kernels.set, cpu::InstructionSet::avx2)), tiles_->words());
+            plan_.adjoint = "the same tiles";
         } else {
             // The memory is short, or the products are few: one form of A that both read.
-            forward_ = cpu::RowStorage<T>(*a_, options.exponent, cpu::Kernels<T>{kernels.set, cpu::Narrowing::none, 1}, cpu::Sharing::in_place);
+            forward_ = cpu::RowStorage<T>(*a_, options.exponent, cpu::Kernels<T>{kernels.set, cpu::Narrowing::none, 1, cpu::Slicing::none}, cpu::Sharing::in_place);
             plan_.adjoint = "own csr row panels (OpenMP)";
         }
-        if (!options.forward) plan_.forward = own + forward_.words();
+        if (!options.forward && !tiles_) plan_.forward = own + forward_.words();
         if (one_pass_) plan_.forward = fmt::format("one pass ({}, {} part{})", plan_.forward, one_pass_->parts(), one_pass_->parts() == 1 ? "" : "s");
-        plan_.bytes = (one_pass_ ? one_pass_->bytes() : 0) + a_->bytes() + forward_.bytes() + adjoint_.bytes() + (transposed_ ? transposed_->bytes() : 0);
+        plan_.bytes = (one_pass_ ? one_pass_->bytes() : 0) + (tiles_ ? tiles_->bytes() : 0) + a_->bytes() + forward_.bytes() + adjoint_.bytes() + (transposed_ ? transposed_->bytes() : 0);
         for (const auto* format : {forward_format_.get(), adjoint_format_.get()}) plan_.bytes += format ? format->bytes() : 0;
         clock.lap(plan_.setup.choice);
     }
@@ -135,6 +150,12 @@ class CpuMatrixOperator final : public MatrixOperator<T>, private OnePass<T> {
         if (!cpu::one_pass_pays(shape)) return false;  // even where all gathers are near
         shape.lines_per_entry = cpu::lines_per_entry(*a_, cpu::kCacheLine / std::int64_t{sizeof(T)});
         return cpu::one_pass_pays(shape);
+    }
+
+    bool tiles_pay() const {
+        const cpu::TileShape shape{rows(), cols(), a_->nnz(), sizeof(T), 1.0};
+        if (!cpu::tiles_pay(shape)) return false;  // even where all gathers are far
+        return cpu::tiles_pay({shape.rows, shape.cols, shape.nnz, shape.value_bytes, cpu::lines_per_entry(*a_, cpu::kCacheLine / std::int64_t{sizeof(T)})});
     }
 
     std::unique_ptr<cpu::RowFormat<T>> make_format(const CsrMatrix& stored, const SpmvChoice& choice, std::string& words, ProductDecision& decision) const {
@@ -154,8 +175,9 @@ class CpuMatrixOperator final : public MatrixOperator<T>, private OnePass<T> {
     const OperatorPlan& plan() const override { return plan_; }
     const OnePass<T>* one_pass() const override { return one_pass_ ? this : nullptr; }
 
-    void apply(Scalar<T> a, const T* x, Scalar<T> b, T* y, Workspace&, NormPartials* norm) const override {
-        if (forward_format_) forward_format_->apply(*a.wide, x, *b.wide, y, norm);
+    void apply(Scalar<T> a, const T* x, Scalar<T> b, T* y, Workspace& workspace, NormPartials* norm) const override {
+        if (tiles_) tiles_->apply(*a.wide, x, *b.wide, y, static_cast<HostWorkspace&>(workspace).tiles, norm);
+        else if (forward_format_) forward_format_->apply(*a.wide, x, *b.wide, y, norm);
         else forward_.apply(*a.wide, x, *b.wide, y, norm);
     }
 
@@ -166,6 +188,7 @@ class CpuMatrixOperator final : public MatrixOperator<T>, private OnePass<T> {
             one_pass_->apply_kept(*a.wide, *b.wide, y, scratch, norm);
             return;
         }
+        if (tiles_) return tiles_->apply_adjoint(*a.wide, x, *b.wide, y, static_cast<HostWorkspace&>(workspace).tiles, norm);
         if (plan_.storage == StorageKind::dual) {
             if (adjoint_format_) adjoint_format_->apply(*a.wide, x, *b.wide, y, norm);
             else adjoint_.apply(*a.wide, x, *b.wide, y, norm);
@@ -183,6 +206,7 @@ class CpuMatrixOperator final : public MatrixOperator<T>, private OnePass<T> {
     struct HostWorkspace : Workspace {
         HostBuffer<cpu::Compensated<T>> panels;        // of single storage
         typename cpu::OnePassRows<T>::Scratch pass;
+        typename cpu::TileStorage<T>::Scratch tiles;
     };
 
     void apply_both(Scalar<T> a, const T* x, Scalar<T> b, T* y, Workspace& workspace, NormPartials* norm) const override {
@@ -199,6 +223,7 @@ class CpuMatrixOperator final : public MatrixOperator<T>, private OnePass<T> {
     cpu::RowStorage<T> forward_;
     cpu::RowStorage<T> adjoint_;
     std::optional<cpu::OnePassRows<T>> one_pass_;        // over forward_
+    std::optional<cpu::TileStorage<T>> tiles_;
     std::unique_ptr<cpu::RowFormat<T>> forward_format_;  // in place of forward_, where one is forced
     std::unique_ptr<cpu::RowFormat<T>> adjoint_format_;
     std::optional<CsrMatrix> transposed_;  // while adjoint_ reads it

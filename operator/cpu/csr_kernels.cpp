@@ -12,6 +12,10 @@ namespace {
 template <class T>
 double chunk_apply(const RowChunk<T>& chunk, InstructionSet set, T a, const T* x, T b, T* y) {
     return visit_entries(chunk, [&]<class V, class C>(const V* values, const C* columns) {
+        if (chunk.order) {
+            const SlicedBlock<T, V, C> block{chunk.rows, chunk.offsets, chunk.order, columns, values};
+            return sliced_kernel<T, V, C>(set)(block, a, x + chunk.first_column, b, y + chunk.first_row);
+        }
         const RowBlock<T, V, C> block{chunk.rows, chunk.offsets, columns, values};
         return rows_kernel<T, V, C>(set)(block, a, x + chunk.first_column, b, y + chunk.first_row);
     });

@@ -35,13 +35,14 @@ void for_each_chunk(std::int64_t count, const F& f) {
     Team::loop(count, f);
 }
 
-// A chunk of rows as it is stored. Columns are those of the matrix, or 16-bit ones that count from first_column and are followed by
+// A chunk of rows as it is stored, in rows or, where it has an order, in slices. Columns are those of the matrix, or 16-bit ones that count from first_column and are followed by
 // kPadding more; values are of type T or, where T is double and all are exact in it, float. What is not used is null.
 template <class T>
 struct RowChunk {
     std::int64_t first_row = 0;
     std::int64_t rows = 0;
-    const std::int64_t* offsets = nullptr;  // of its rows, into the whole matrix; columns and values are those of the chunk
+    const std::int64_t* offsets = nullptr;  // of its rows or slices, into the whole matrix; columns and values are those of the chunk
+    const std::uint16_t* order = nullptr;   // as SlicedBlock has it
     const std::int32_t* columns = nullptr;
     const std::uint16_t* short_columns = nullptr;
     std::int32_t first_column = 0;

@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "operator/formats/row_plans.hpp"
+#include "operator/pairwise_sum.hpp"
 
 namespace lsmr::cpu {
 
@@ -20,7 +21,8 @@ inline constexpr std::int64_t half_of_row(std::int64_t length, std::int64_t step
 // One core has too few loads in flight to use the memory's bandwidth, however wide they are: kernels ask for the entries of later rows
 // this many bytes ahead, beyond what the hardware's own prefetcher does.
 inline constexpr std::int64_t kPrefetchBytes = 2048;
-inline void prefetch_ahead(const void* p) { __builtin_prefetch(static_cast<const char*>(p) + kPrefetchBytes); }
+// Inlined in any case: GCC takes a function that does nothing else for one without effects, and drops its calls.
+[[gnu::always_inline]] inline void prefetch_ahead(const void* p) { __builtin_prefetch(static_cast<const char*>(p) + kPrefetchBytes); }
 
 // An element of x beside that of z = A^T y, where one pass over A gives both products: they are used one after the other, and share a cache line.
 template <class T>
@@ -99,6 +101,33 @@ using RowsKernel = double (*)(const RowBlock<T, V, C>& block, T a, const T* x, T
 template <class T, class V, class C>
 RowsKernel<T, V, C> rows_kernel(InstructionSet set);
 
+// Rows in slices: kSlicedRows at once, a row a lane, where rows of a window are sorted by length so that those of a slice have few padded places. No lane
+// of a gather is idle, as it is at the end of each row, and no sum over lanes is formed. Slice s of a block has (offsets[s + 1] - offsets[s]) / kSlicedRows
+// places a row, stored place by place; a place without an entry has the column kNoColumn and multiplies nothing.
+inline constexpr std::int64_t kSlicedRows = 8;
+inline constexpr std::int64_t kWindowRows = 512;  // whose sums stay in the first-level cache
+template <class C>
+inline constexpr C kNoColumn = C(-1);
+template <class T, class V, class C>
+struct SlicedBlock {
+    std::int64_t rows = 0;
+    const std::int64_t* offsets = nullptr;  // of its slices, into the whole matrix; columns and values are those of the block
+    const std::uint16_t* order = nullptr;   // row of each lane, from the first row of its window; kWindowRows for lanes without one
+    const C* columns = nullptr;
+    const V* values = nullptr;
+};
+// y <- a A x + b y and ||y||^2, as a RowsKernel has them.
+template <class T, class V, class C>
+using SlicedKernel = double (*)(const SlicedBlock<T, V, C>& block, T a, const T* x, T b, T* y);
+template <class T, class V, class C>
+double sliced_portable(const SlicedBlock<T, V, C>& block, T a, const T* x, T b, T* y);
+template <class T, class V, class C>
+double sliced_avx2(const SlicedBlock<T, V, C>& block, T a, const T* x, T b, T* y);
+template <class V, class C>
+double sliced_avx512(const SlicedBlock<double, V, C>& block, double a, const double* x, double b, double* y);
+template <class T, class V, class C>
+SlicedKernel<T, V, C> sliced_kernel(InstructionSet set);
+
 // z <- z + A^T y, entry by entry in their order.
 template <class T, class V, class C>
 inline void add_adjoint(const RowBlock<T, V, C>& block, const T* y, Pair<T>* pairs) {
@@ -149,6 +178,47 @@ OnePassKernels<T, V, C> one_pass_avx2();
 template <class T, class V, class C>
 OnePassKernels<T, V, C> one_pass_kernels(InstructionSet set);
 
+// Entries of a tile: a place has the row above and the column below, 16 bits each.
+template <class T, class V>
+struct TileKernels {
+    void (*add)(const std::uint32_t* places, const V* values, std::int64_t count, const T* x, T* sums);          // sums <- sums + A x
+    void (*add_adjoint)(const std::uint32_t* places, const V* values, std::int64_t count, const T* x, T* sums);  // sums <- sums + A^T x
+    double (*finish)(std::int64_t count, T a, const T* sums, T b, T* y);                                         // y <- a sums + b y; returns ||y||^2
+};
+template <class T, class V, bool kAdjoint>
+[[gnu::always_inline]] inline void add_tile(const std::uint32_t* places, const V* values, std::int64_t count, const T* x, T* sums) {
+    const auto add = [&](std::int64_t k) {
+        const std::uint32_t row = places[k] >> 16, column = places[k] & 0xffff;
+        sums[kAdjoint ? column : row] += static_cast<T>(values[k]) * x[kAdjoint ? row : column];
+    };
+    std::int64_t k = 0;
+    for (; k + 4 <= count; k += 4) {
+        prefetch_ahead(places + k);
+        prefetch_ahead(values + k);
+        for (std::int64_t i = 0; i < 4; ++i) add(k + i);
+    }
+    for (; k < count; ++k) add(k);
+}
+template <class T>
+[[gnu::always_inline]] inline double finish_sums(std::int64_t count, T a, const T* sums, T b, T* y) {
+    constexpr std::int64_t kBlock = 32, kLanes = 8;
+    PairwiseSum total;
+    for (std::int64_t begin = 0; begin < count; begin += kBlock) {
+        const std::int64_t end = std::min(count, begin + kBlock);
+        for (std::int64_t i = begin; i < end; ++i) y[i] = b != T(0) ? a * sums[i] + b * y[i] : a * sums[i];
+        double squares[kLanes] = {};
+        for (std::int64_t i = begin; i < end; ++i) squares[i % kLanes] += static_cast<double>(y[i]) * static_cast<double>(y[i]);
+        total.add(((squares[0] + squares[1]) + (squares[2] + squares[3])) + ((squares[4] + squares[5]) + (squares[6] + squares[7])));
+    }
+    return total.value();
+}
+template <class T, class V>
+TileKernels<T, V> tile_portable();
+template <class T, class V>
+TileKernels<T, V> tile_avx2();
+template <class T, class V>
+TileKernels<T, V> tile_kernels(InstructionSet set);
+
 // 32 neighbouring rows that are stored padded, column by column: row i holds values[i + k step], columns[i + k step] for k < width; a negative
 // column is padding, which multiplies nothing.
 template <class T>
@@ -170,7 +240,11 @@ using SliceKernel = void (*)(const PaddedSlice<T>& slice, const T* x, T* sums);
 template <class T>
 SliceKernel<T> slice_kernel(InstructionSet set);
 
-// The types that products are made for: T, V, C.
+// The types that products are made for: T, V; T, V, C.
+#define LSMR_TILE_TYPES(INSTANTIATE) \
+    INSTANTIATE(double, double)      \
+    INSTANTIATE(double, float)       \
+    INSTANTIATE(float, float)
 #define LSMR_ROW_TYPES_FP64(INSTANTIATE)        \
     INSTANTIATE(double, double, std::int32_t)   \
     INSTANTIATE(double, double, std::uint16_t)  \

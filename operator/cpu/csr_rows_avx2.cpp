@@ -15,6 +15,10 @@ namespace {
 alignas(64) constexpr std::int32_t kMasks[16] = {-1, -1, -1, -1, -1, -1, -1, -1, 0, 0, 0, 0, 0, 0, 0, 0};
 alignas(64) constexpr std::int64_t kWideMasks[8] = {-1, -1, -1, -1, 0, 0, 0, 0};
 
+// kNoColumn once it is 32 bits wide.
+template <class C>
+constexpr std::int32_t kNoWord = kNoColumn<C>;
+
 LSMR_TARGET inline __m256i load_words(const void* p) { return _mm256_loadu_si256(static_cast<const __m256i*>(p)); }
 
 // Sums of squares of 4 lanes; of 8, the upper on the lower ones.
@@ -50,11 +54,13 @@ struct Lanes<double> {
             _mm256_mask_i32gather_pd(zero(), x, load_columns(mask, columns), _mm256_castsi256_pd(mask), sizeof(double));
         return _mm256_fmadd_pd(load_values(mask, values), gathered, s);
     }
-    LSMR_TARGET static Vector add_padded(const double* values, const std::int32_t* columns, const double* x, Vector s) {
-        const __m128i c = _mm_loadu_si128(reinterpret_cast<const __m128i*>(columns));
-        const __m256i mask = _mm256_cvtepi32_epi64(_mm_cmpgt_epi32(c, _mm_set1_epi32(-1)));
-        const Vector gathered = _mm256_mask_i32gather_pd(zero(), x, c, _mm256_castsi256_pd(mask), sizeof(double));
-        return _mm256_fmadd_pd(_mm256_loadu_pd(values), gathered, s);
+    template <class V, class C>
+    LSMR_TARGET static Vector add_padded(const V* values, const C* columns, const double* x, Vector s) {
+        const __m256i all = load_words(kWideMasks);
+        const __m128i c = load_columns(all, columns);
+        const __m256i empty = _mm256_cvtepi32_epi64(_mm_cmpeq_epi32(c, _mm_set1_epi32(kNoWord<C>)));
+        const __m256d mask = _mm256_castsi256_pd(_mm256_xor_si256(empty, all));
+        return _mm256_fmadd_pd(load_values(all, values), _mm256_mask_i32gather_pd(zero(), x, c, mask, sizeof(double)), s);
     }
     LSMR_TARGET static void store_all(double* p, Vector v) { _mm256_storeu_pd(p, v); }
     LSMR_TARGET static Vector add(Vector a, Vector b) { return _mm256_add_pd(a, b); }
@@ -95,9 +101,11 @@ struct Lanes<float> {
         const Vector gathered = _mm256_mask_i32gather_ps(zero(), x, load_columns(mask, columns), _mm256_castsi256_ps(mask), sizeof(float));
         return _mm256_fmadd_ps(_mm256_maskload_ps(values, mask), gathered, s);
     }
-    LSMR_TARGET static Vector add_padded(const float* values, const std::int32_t* columns, const float* x, Vector s) {
-        const __m256i c = load_words(columns);
-        const __m256i mask = _mm256_cmpgt_epi32(c, _mm256_set1_epi32(-1));
+    template <class C>
+    LSMR_TARGET static Vector add_padded(const float* values, const C* columns, const float* x, Vector s) {
+        const __m256i all = load_words(kMasks);
+        const __m256i c = load_columns(all, columns);
+        const __m256i mask = _mm256_xor_si256(_mm256_cmpeq_epi32(c, _mm256_set1_epi32(kNoWord<C>)), all);
         const Vector gathered = _mm256_mask_i32gather_ps(zero(), x, c, _mm256_castsi256_ps(mask), sizeof(float));
         return _mm256_fmadd_ps(_mm256_loadu_ps(values), gathered, s);
     }
@@ -120,6 +128,15 @@ struct Lanes<float> {
 
 #include "operator/cpu/csr_rows_simd.inl"
 
+template <class T, class V, bool kAdjoint>
+[[gnu::flatten]] LSMR_TARGET void tile(const std::uint32_t* places, const V* values, std::int64_t count, const T* x, T* sums) {
+    add_tile<T, V, kAdjoint>(places, values, count, x, sums);
+}
+template <class T>
+[[gnu::flatten]] LSMR_TARGET double finish(std::int64_t count, T a, const T* sums, T b, T* y) {
+    return finish_sums(count, a, sums, b, y);
+}
+
 template <class T, class V, class C>
 [[gnu::flatten]] LSMR_TARGET double both(const RowBlock<T, V, C>& block, T a, Pair<T>* pairs, T b, T* y) {
     return rows_and_adjoint(block, a, pairs, b, y);
@@ -141,6 +158,19 @@ double rows_avx2(const RowBlock<T, V, C>& block, T a, const T* x, T b, T* y) {
     return rows_simd<Lanes<T>>(block, a, x, b, y);
 }
 
+template <class T, class V, class C>
+double sliced_avx2(const SlicedBlock<T, V, C>& block, T a, const T* x, T b, T* y) {
+    return sliced_simd<Lanes<T>>(block, a, x, b, y);
+}
+
+template <class T, class V>
+TileKernels<T, V> tile_avx2() {
+    return {tile<T, V, false>, tile<T, V, true>, finish<T>};
+}
+#define LSMR_INSTANTIATE(T, V) template TileKernels<T, V> tile_avx2();
+LSMR_TILE_TYPES(LSMR_INSTANTIATE)
+#undef LSMR_INSTANTIATE
+
 template <class T>
 void slice_avx2(const PaddedSlice<T>& slice, const T* x, T* sums) {
     slice_simd<Lanes<T>>(slice, x, sums);
@@ -148,8 +178,9 @@ void slice_avx2(const PaddedSlice<T>& slice, const T* x, T* sums) {
 template void slice_avx2(const PaddedSlice<double>&, const double*, double*);
 template void slice_avx2(const PaddedSlice<float>&, const float*, float*);
 
-#define LSMR_INSTANTIATE(T, V, C)                                            \
-    template double rows_avx2(const RowBlock<T, V, C>&, T, const T*, T, T*); \
+#define LSMR_INSTANTIATE(T, V, C)                                                 \
+    template double rows_avx2(const RowBlock<T, V, C>&, T, const T*, T, T*);      \
+    template double sliced_avx2(const SlicedBlock<T, V, C>&, T, const T*, T, T*); \
     template OnePassKernels<T, V, C> one_pass_avx2();
 LSMR_ROW_TYPES(LSMR_INSTANTIATE)
 #undef LSMR_INSTANTIATE

@@ -46,10 +46,18 @@ struct Lanes {
         const Vector gathered = _mm512_mask_i32gather_pd(zero(), mask, load_columns(mask, columns), x, sizeof(double));
         return _mm512_fmadd_pd(load_values(mask, values), gathered, s);
     }
-    LSMR_TARGET static Vector add_padded(const double* values, const std::int32_t* columns, const double* x, Vector s) {
+    template <class V>
+    LSMR_TARGET static Vector add_padded(const V* values, const std::int32_t* columns, const double* x, Vector s) {
         const __m256i c = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(columns));
         const Vector gathered = _mm512_mask_i32gather_pd(zero(), _mm256_cmpgt_epi32_mask(c, _mm256_set1_epi32(-1)), c, x, sizeof(double));
-        return _mm512_fmadd_pd(_mm512_loadu_pd(values), gathered, s);
+        return _mm512_fmadd_pd(load_values(0xff, values), gathered, s);
+    }
+    template <class V>
+    LSMR_TARGET static Vector add_padded(const V* values, const std::uint16_t* columns, const double* x, Vector s) {
+        const __m128i c = _mm_loadu_si128(reinterpret_cast<const __m128i*>(columns));
+        const Vector gathered =
+            _mm512_mask_i32gather_pd(zero(), _mm_cmpneq_epi16_mask(c, _mm_set1_epi16(-1)), _mm256_cvtepu16_epi32(c), x, sizeof(double));
+        return _mm512_fmadd_pd(load_values(0xff, values), gathered, s);
     }
     LSMR_TARGET static void store_all(double* p, Vector v) { _mm512_storeu_pd(p, v); }
     LSMR_TARGET static Vector add(Vector a, Vector b) { return _mm512_add_pd(a, b); }
@@ -81,9 +89,16 @@ double rows_avx512(const RowBlock<double, V, C>& block, double a, const double* 
     return rows_simd<Lanes>(block, a, x, b, y);
 }
 
+template <class V, class C>
+double sliced_avx512(const SlicedBlock<double, V, C>& block, double a, const double* x, double b, double* y) {
+    return sliced_simd<Lanes>(block, a, x, b, y);
+}
+
 void slice_avx512(const PaddedSlice<double>& slice, const double* x, double* sums) { slice_simd<Lanes>(slice, x, sums); }
 
-#define LSMR_INSTANTIATE(T, V, C) template double rows_avx512(const RowBlock<T, V, C>&, T, const T*, T, T*);
+#define LSMR_INSTANTIATE(T, V, C)                                              \
+    template double rows_avx512(const RowBlock<T, V, C>&, T, const T*, T, T*); \
+    template double sliced_avx512(const SlicedBlock<T, V, C>&, T, const T*, T, T*);
 LSMR_ROW_TYPES_FP64(LSMR_INSTANTIATE)
 #undef LSMR_INSTANTIATE
 

@@ -16,9 +16,22 @@ RowsKernel<T, V, C> rows_kernel(InstructionSet) {
 }
 
 template <class T, class V, class C>
+SlicedKernel<T, V, C> sliced_kernel(InstructionSet) {
+    return sliced_portable<T, V, C>;
+}
+
+template <class T, class V, class C>
 OnePassKernels<T, V, C> one_pass_kernels(InstructionSet) {
     return one_pass_portable<T, V, C>();
 }
+
+template <class T, class V>
+TileKernels<T, V> tile_kernels(InstructionSet) {
+    return tile_portable<T, V>();
+}
+#define LSMR_INSTANTIATE(T, V) template TileKernels<T, V> tile_kernels(InstructionSet);
+LSMR_TILE_TYPES(LSMR_INSTANTIATE)
+#undef LSMR_INSTANTIATE
 
 template <class T>
 SliceKernel<T> slice_kernel(InstructionSet) {
@@ -27,8 +40,9 @@ SliceKernel<T> slice_kernel(InstructionSet) {
 template SliceKernel<double> slice_kernel(InstructionSet);
 template SliceKernel<float> slice_kernel(InstructionSet);
 
-#define LSMR_INSTANTIATE(T, V, C)                                       \
-    template RowsKernel<T, V, C> rows_kernel<T, V, C>(InstructionSet); \
+#define LSMR_INSTANTIATE(T, V, C)                                           \
+    template RowsKernel<T, V, C> rows_kernel<T, V, C>(InstructionSet);     \
+    template SlicedKernel<T, V, C> sliced_kernel<T, V, C>(InstructionSet); \
     template OnePassKernels<T, V, C> one_pass_kernels(InstructionSet);
 LSMR_ROW_TYPES(LSMR_INSTANTIATE)
 #undef LSMR_INSTANTIATE

@@ -17,9 +17,41 @@ double rows_portable(const RowBlock<T, V, C>& block, T a, const T* x, T b, T* y)
 }
 
 template <class T, class V, class C>
+double sliced_portable(const SlicedBlock<T, V, C>& block, T a, const T* x, T b, T* y) {
+    BlockSum squares;
+    const std::uint16_t* order = block.order;
+    for (std::int64_t row = 0, s = 0; row < block.rows; row += kSlicedRows, ++s, order += kSlicedRows) {
+        T* window = y + row / kWindowRows * kWindowRows;
+        for (std::int64_t i = 0; i < std::min(kSlicedRows, block.rows - row); ++i) {
+            T sum = 0;
+            const std::int64_t end = block.offsets[s + 1] - block.offsets[0];
+            for (std::int64_t k = block.offsets[s] - block.offsets[0]; k < end;) {
+                T piece = 0;
+                for (const std::int64_t piece_end = std::min(end, k + kRowSteps * kSlicedRows); k < piece_end; k += kSlicedRows) {
+                    if (block.columns[k + i] != kNoColumn<C>) piece += block.values[k + i] * x[block.columns[k + i]];
+                }
+                sum += piece;
+            }
+            T& value = window[order[i]];
+            value = b != T(0) ? a * sum + b * value : a * sum;
+            squares.add(static_cast<double>(value) * static_cast<double>(value));
+        }
+    }
+    return squares.value();
+}
+
+template <class T, class V, class C>
 OnePassKernels<T, V, C> one_pass_portable() {
     return {rows_and_adjoint<T, V, C>, add_adjoint<T, V, C>};
 }
+
+template <class T, class V>
+TileKernels<T, V> tile_portable() {
+    return {add_tile<T, V, false>, add_tile<T, V, true>, finish_sums<T>};
+}
+#define LSMR_INSTANTIATE(T, V) template TileKernels<T, V> tile_portable();
+LSMR_TILE_TYPES(LSMR_INSTANTIATE)
+#undef LSMR_INSTANTIATE
 
 template <class T>
 void slice_portable(const PaddedSlice<T>& slice, const T* x, T* sums) {
@@ -43,8 +75,9 @@ void slice_portable(const PaddedSlice<T>& slice, const T* x, T* sums) {
 template void slice_portable(const PaddedSlice<double>&, const double*, double*);
 template void slice_portable(const PaddedSlice<float>&, const float*, float*);
 
-#define LSMR_INSTANTIATE(T, V, C)                                                \
-    template double rows_portable(const RowBlock<T, V, C>&, T, const T*, T, T*); \
+#define LSMR_INSTANTIATE(T, V, C)                                                     \
+    template double rows_portable(const RowBlock<T, V, C>&, T, const T*, T, T*);      \
+    template double sliced_portable(const SlicedBlock<T, V, C>&, T, const T*, T, T*); \
     template OnePassKernels<T, V, C> one_pass_portable();
 LSMR_ROW_TYPES(LSMR_INSTANTIATE)
 #undef LSMR_INSTANTIATE

@@ -7,7 +7,7 @@
 //   Vector keep(Mask, Vector), drop(Mask, Vector)   0 in the lanes outside of the mask, in those inside
 //   void store(Mask, T*, Vector)
 //   Vector add_products(Mask, V*, C*, T* x, Vector s)   s + values x[columns] in the lanes of the mask; others keep s
-//   Vector add_padded(T* values, int32* columns, T* x, Vector s)   the same in the lanes whose column is not negative
+//   Vector add_padded(V* values, C* columns, T* x, Vector s)   the same in the lanes whose column is not -1
 //   void store_all(T*, Vector)
 //   Vector add(Vector, Vector), multiply(Vector, Vector), multiply_add(a, b, c)   a b + c
 //   Vector sums(const Vector (&)[kLanes])           lane j: the sum over the lanes of vector j
@@ -118,4 +118,54 @@ LSMR_TARGET void slice_simd(const PaddedSlice<T>& slice, const T* x, T* sums) {
     }
 #pragma GCC unroll 8
     for (int j = 0; j < kVectors; ++j) Lanes::store_all(sums + j * Lanes::kLanes, rows[j]);
+}
+
+// Rows in slices; the sums of a window in their order, then its y in vectors.
+template <class Lanes, class T, class V, class C>
+LSMR_TARGET double sliced_simd(const SlicedBlock<T, V, C>& block, T a, const T* x, T b, T* y) {
+    constexpr int kLanes = Lanes::kLanes;
+    constexpr int kVectors = static_cast<int>(kSlicedRows) / kLanes;
+    constexpr int kBlock = 16;
+    const auto a_lanes = Lanes::all(a);
+    const auto b_lanes = Lanes::all(b);
+    const std::int64_t* offsets = block.offsets;
+    const std::uint16_t* order = block.order;
+    alignas(64) T sums[kWindowRows + 1];  // the last one: of lanes without a row
+    PairwiseSum total;
+    for (std::int64_t window = 0; window < block.rows; window += kWindowRows) {
+        const std::int64_t rows = std::min(kWindowRows, block.rows - window);
+        for (std::int64_t place = 0; place < rows; place += kSlicedRows, ++offsets, order += kSlicedRows) {
+            typename Lanes::Vector slice[kVectors];
+            for (int j = 0; j < kVectors; ++j) slice[j] = Lanes::zero();
+            const std::int64_t end = offsets[1] - block.offsets[0];
+            for (std::int64_t k = offsets[0] - block.offsets[0]; k < end;) {  // by pieces: rounding grows with their length and their number
+                typename Lanes::Vector piece[kVectors];
+                for (int j = 0; j < kVectors; ++j) piece[j] = Lanes::zero();
+                for (const std::int64_t piece_end = std::min(end, k + kRowSteps * kSlicedRows); k < piece_end; k += kSlicedRows) {
+                    prefetch_ahead(block.values + k);
+                    prefetch_ahead(block.columns + k);
+                    for (int j = 0; j < kVectors; ++j) {
+                        piece[j] = Lanes::add_padded(block.values + k + j * kLanes, block.columns + k + j * kLanes, x, piece[j]);
+                    }
+                }
+                for (int j = 0; j < kVectors; ++j) slice[j] = Lanes::add(slice[j], piece[j]);
+            }
+            alignas(64) T lanes[kSlicedRows];
+            for (int j = 0; j < kVectors; ++j) Lanes::store_all(lanes + j * kLanes, slice[j]);
+#pragma GCC unroll 8
+            for (int i = 0; i < kSlicedRows; ++i) sums[order[i]] = lanes[i];
+        }
+        for (std::int64_t first = 0; first < rows; first += kBlock * kLanes) {
+            typename Lanes::Squares squares;
+            for (std::int64_t i = first; i < std::min(rows, first + kBlock * kLanes); i += kLanes) {
+                const auto mask = Lanes::first(rows - i);
+                auto result = Lanes::multiply(a_lanes, Lanes::load(mask, sums + i));
+                if (b != T(0)) result = Lanes::multiply_add(b_lanes, Lanes::load(mask, y + window + i), result);
+                Lanes::store(mask, y + window + i, result);
+                squares.add(Lanes::keep(mask, result));
+            }
+            total.add(squares.sum());
+        }
+    }
+    return total.value();
 }

@@ -37,9 +37,25 @@ RowsKernel<T, V, C> rows_kernel(InstructionSet set) {
 }
 
 template <class T, class V, class C>
+SlicedKernel<T, V, C> sliced_kernel(InstructionSet set) {
+    if constexpr (std::is_same_v<T, double>) {
+        if (set == InstructionSet::avx512) return sliced_avx512<V, C>;
+    }
+    return set == InstructionSet::portable ? sliced_portable<T, V, C> : sliced_avx2<T, V, C>;
+}
+
+template <class T, class V, class C>
 OnePassKernels<T, V, C> one_pass_kernels(InstructionSet set) {
     return set == InstructionSet::portable ? one_pass_portable<T, V, C>() : one_pass_avx2<T, V, C>();
 }
+
+template <class T, class V>
+TileKernels<T, V> tile_kernels(InstructionSet set) {
+    return set == InstructionSet::portable ? tile_portable<T, V>() : tile_avx2<T, V>();
+}
+#define LSMR_INSTANTIATE(T, V) template TileKernels<T, V> tile_kernels(InstructionSet);
+LSMR_TILE_TYPES(LSMR_INSTANTIATE)
+#undef LSMR_INSTANTIATE
 
 template <class T>
 SliceKernel<T> slice_kernel(InstructionSet set) {
@@ -51,8 +67,9 @@ SliceKernel<T> slice_kernel(InstructionSet set) {
 template SliceKernel<double> slice_kernel(InstructionSet);
 template SliceKernel<float> slice_kernel(InstructionSet);
 
-#define LSMR_INSTANTIATE(T, V, C)                                       \
-    template RowsKernel<T, V, C> rows_kernel<T, V, C>(InstructionSet); \
+#define LSMR_INSTANTIATE(T, V, C)                                           \
+    template RowsKernel<T, V, C> rows_kernel<T, V, C>(InstructionSet);     \
+    template SlicedKernel<T, V, C> sliced_kernel<T, V, C>(InstructionSet); \
     template OnePassKernels<T, V, C> one_pass_kernels(InstructionSet);
 LSMR_ROW_TYPES(LSMR_INSTANTIATE)
 #undef LSMR_INSTANTIATE

@@ -208,7 +208,8 @@ template <class T>
 std::int64_t OnePassRows<T>::bytes() const {
     std::size_t total = touched_.size() * sizeof(std::uint32_t);
     for (const Part& part : parts_) total += part.steps.size() * sizeof(Step) + (part.hot.size() + part.flush.size()) * sizeof(std::int32_t);
-    return static_cast<std::int64_t>(total);
+    const auto pair = std::int64_t{sizeof(Pair<T>)}, hot = std::int64_t{sizeof(Compensated<T>)};
+    return static_cast<std::int64_t>(total) + parts() * cols_ * pair + totals_ * hot;
 }
 
 template class OnePassRows<double>;

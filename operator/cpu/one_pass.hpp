@@ -53,6 +53,7 @@ class OnePassRows {
     void apply_kept(double a, double b, T* x, const Scratch& scratch, NormPartials* norm) const;
 
     std::int64_t parts() const { return static_cast<std::int64_t>(parts_.size()); }
+    // Of its lists and of one scratch.
     std::int64_t bytes() const;
 
   private:

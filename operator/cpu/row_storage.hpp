@@ -3,7 +3,7 @@
 // Products are bound by memory. Fewer bytes an entry are time: 12 in fp64 become 10 where columns fit in 16 bits (those of a chunk
 // count from its first one), 8 where all values are exact in fp32, 6 where both hold; the arithmetic stays that of T and no bit of a
 // product changes. And where rows gather from all over a long x, panels of columns keep the part of x in use in the second-level cache:
-// y <- a A_1 x_1 + b y, then y <- a A_p x_p + y for the others.
+// y <- a A_1 x_1 + b y, then y <- a A_p x_p + y for the others. In the caches gathers bind: rows of like length go in slices.
 #pragma once
 
 #include <memory>
@@ -17,6 +17,7 @@
 namespace lsmr::cpu {
 
 enum class Narrowing { none, lossless };
+enum class Slicing { none, where_it_pays, all };  // all: of rows that are not too long
 // Whether arrays that need no other form are read where they are, or copied as soon as one array is, so that the matrix can go.
 enum class Sharing { in_place, copied };
 
@@ -26,6 +27,7 @@ struct Kernels {
     InstructionSet set = best_instruction_set<T>();
     Narrowing narrowing = Narrowing::lossless;
     std::int64_t panels = 0;  // of columns; 0: as many as choose_panels() says
+    Slicing slicing = Slicing::where_it_pays;
 };
 
 // How many panels of columns pay. lines_per_entry: cache lines of x that a chunk of rows touches, for each of its entries.
@@ -35,6 +37,14 @@ std::int64_t choose_panels(std::int64_t rows, std::int64_t cols, std::int64_t nn
 // neighbouring columns. Samples.
 double lines_per_entry(const CsrMatrix& a, std::int64_t values_per_line);
 inline constexpr std::int64_t kCacheLine = 64;
+
+// What slices would hold.
+struct SliceCounts {
+    std::int64_t entries = 0;
+    std::int64_t places = 0;
+    std::int64_t longest = 0;  // row
+};
+bool slices_pay(const SliceCounts& counts);
 
 struct CsrArrays {
     HostBuffer<std::int64_t> offsets;
@@ -48,26 +58,34 @@ template <class T>
 class RowPanel {
   public:
     // 2^exponent a, rounded to T, in chunks of rows that begin at `firsts`, the last being the end.
-    RowPanel(const CsrView<double>& a, const std::vector<std::int64_t>& firsts, int exponent, Narrowing narrowing, Sharing sharing);
+    RowPanel(const CsrView<double>& a, const std::vector<std::int64_t>& firsts, int exponent, const Kernels<T>& kernels, Sharing sharing);
 
     const std::vector<RowChunk<T>>& chunks() const { return chunks_; }
     // Whether arrays of the matrix are read in place: they must outlive this.
     bool reads_matrix() const { return reads_matrix_; }
     // Of arrays of its own.
     std::int64_t bytes() const {
-        return offsets_.bytes() + columns_.bytes() + short_columns_.bytes() + values_.bytes() + short_values_.bytes();
+        return offsets_.bytes() + columns_.bytes() + short_columns_.bytes() + values_.bytes() + short_values_.bytes() + order_.bytes();
     }
-    // Entries whose columns, and whose values, are narrowed.
-    std::int64_t short_columns() const { return std::max<std::int64_t>(short_columns_.size() - kPadding, 0); }
-    std::int64_t short_values() const { return short_values_.size(); }
+    // Entries whose columns, and whose values, are narrowed, and those in slices.
+    std::int64_t short_columns() const { return in_short_; }
+    std::int64_t short_values() const { return short_values_.empty() ? 0 : nnz_; }
+    std::int64_t sliced() const { return order_.empty() ? 0 : nnz_; }
 
   private:
+    // The rows of all chunks, whose columns are known to span what 16 bits hold where `in_short` says so.
+    template <class ValueAt>
+    void make_slices(const CsrView<double>& a, const std::vector<bool>& in_short, bool exact, const ValueAt& value_at);
+
+    std::int64_t nnz_ = 0;
+    std::int64_t in_short_ = 0;
     std::vector<RowChunk<T>> chunks_;
     HostBuffer<std::int64_t> offsets_;
     HostBuffer<std::int32_t> columns_;
     HostBuffer<std::uint16_t> short_columns_;
     HostBuffer<T> values_;
     HostBuffer<float> short_values_;
+    HostBuffer<std::uint16_t> order_;  // of slices
     bool reads_matrix_ = true;
 };
 

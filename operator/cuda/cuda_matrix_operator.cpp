@@ -368,6 +368,7 @@ class CudaMatrixOperator final : public MatrixOperator<T>, private OnePass<T> {
             if (wide) return "single storage multiplies by A^T with cuSPARSE, which is limited to 2^31 - 1 nonzeros";
             return nullptr;
         };
+        if (options.storage == StorageKind::tiles) throw InputError("storage tiles is refused: it is made on the CPU, and this operator is on a GPU");
         if (options.storage == StorageKind::one_pass) {
             if (options.spmv == SpmvKind::cusparse || options.forward || options.adjoint) {
                 throw InputError("storage one-pass is refused: it has a kernel of its own, and others were asked for");
