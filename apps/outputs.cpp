@@ -67,6 +67,7 @@ void write_state(const std::string& path, const Checkpoint& checkpoint) {
 }
 
 std::string read_text(const std::string& path) {
+    if (std::filesystem::is_directory(path)) throw InputError(path + ": is a directory", InputError::Kind::unreadable);
     std::ifstream file(path, std::ios::binary);
     std::string bytes(std::istreambuf_iterator<char>(file), {});
     if (!file.good() && !file.eof()) throw InputError(path + ": cannot be read", InputError::Kind::unreadable);

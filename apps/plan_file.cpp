@@ -16,7 +16,8 @@ constexpr const char* kSchema = "lsmr_plan/1";
 std::string plan_text(const CsrMatrix& a, Precision precision, const PreparedInfo& prepared) {
     const OperatorPlan& plan = prepared.plan;
     const bool one_pass = plan.storage == StorageKind::one_pass;
-    if (!plan.forward_decision.choice && !(one_pass && prepared.device == DeviceKind::cuda)) throw UsageError("--save-plan: a plan is of kernels on a GPU, or of a forced format; this solve ran on the CPU");
+    if (!plan.forward_decision.choice && !(one_pass && prepared.device == DeviceKind::cuda))
+        throw UsageError("--save-plan: a plan is of kernels on a GPU, or of a forced format; this solve ran on the CPU");
     nlohmann::ordered_json json{{"schema", kSchema},
                                 {"rows", a.rows()},
                                 {"cols", a.cols()},

@@ -170,7 +170,8 @@ void print_setup(Console& console, const CommandLine& line, const PreparedProble
     const PreparedInfo& info = prepared.info();
     console.line(fmt::format(
         "solve   {}, damp {}{}, {}{}atol {:g}, btol {:g}, conlim {:g}, at most {}{}", name(solve.method),
-        line.damp_search ? fmt::format("by {}", name(line.damp_search->rule)) : fmt::format("{:g}", solve.damp), around(line), line.prepare.scale == Scaling::none ? "" : fmt::format("scale {}, ", name(line.prepare.scale)),
+        line.damp_search ? fmt::format("by {}", name(line.damp_search->rule)) : fmt::format("{:g}", solve.damp), around(line),
+        line.prepare.scale == Scaling::none ? "" : fmt::format("scale {}, ", name(line.prepare.scale)),
         line.prepare.preconditioner == Preconditioner::none
             ? ""
             : fmt::format("precondition {}, ", name(line.prepare.preconditioner)),

@@ -103,7 +103,7 @@ class Drive {
 
         SolveResult result;
         result.method = options_.method;
-        result.norms.b = unscale_r(b_norm_);
+        result.norms.b = own_b_norm_;
         Progress progress;
         std::vector<double>& best_x = best_x_;
         Residuals& best = at_.best;
@@ -160,7 +160,7 @@ class Drive {
             const bool refused = claimed && status == Status::audit_refused;
             // Kept vectors that are no longer orthogonal say nothing against x: a new run from there keeps new ones.
             const bool starts_again = refused || (status == Status::breakdown && anchors_.window > 0);
-            const bool may_go_on = iterations < max_iterations_ && !out_of_time();
+            const bool may_go_on = iterations < max_iterations_ && !out_of_time() && can_stack_;  // a new run stacks the damping
             // A run from a guess was to end halfway (kHalfway); those after it begin at the true residual again, too.
             const bool from_guess = !problem_.guess.empty();
             const bool halfway = from_guess && result.restarts == 0;
@@ -195,7 +195,9 @@ class Drive {
         result.norms.r = unscale_r(best.r);
         result.norms.r_damped = unscale_r(best.r_damped);
         result.norms.ar = unscale_ar(best.ar);
-        result.norms.x = unscale_x(best.x);
+        // An x that is far smaller than b over A: its squares vanish there.
+        const int x_exponent = binary_exponent(max_abs(best_x.data(), n_));
+        result.norms.x = best.x < 0x1p-500 ? std::ldexp(host_norm(best_x.data(), n_, -x_exponent), x_exponent) : unscale_x(best.x);
         result.norms.dx = unscale_x(best.dx);
         result.norms.a_frobenius = problem_.data_frobenius >= 0 ? std::ldexp(problem_.data_frobenius, -problem_.a_exponent)
                                                                : std::ldexp(a_norm_used_, -e_);
@@ -256,6 +258,7 @@ class Drive {
             if (damp == 0) e_ = binary_exponent(x_max) - binary_exponent(b_max);
             operator_exponent_ = e_;
         }
+        can_stack_ = std::ldexp(damp, operator_exponent_) <= static_cast<double>(std::numeric_limits<T>::max());
         // sigma must be a T.
         e_ = std::min(e_, operator_exponent_ + std::numeric_limits<T>::max_exponent - 2);
         // A x0 is at most about 2^-e max |x0|.
@@ -310,7 +313,9 @@ class Drive {
     void load_start() {
         // ||b|| by its own scaling, since f may be that of A x0, and in fp64 whatever the vectors are.
         const int b_exponent = binary_exponent(max_abs(problem_.b.data(), problem_.data_rows));
-        b_norm_ = std::ldexp(host_norm(problem_.b.data(), problem_.data_rows, -b_exponent), b_exponent + f_);
+        const double b_norm = host_norm(problem_.b.data(), problem_.data_rows, -b_exponent);
+        own_b_norm_ = std::ldexp(b_norm, b_exponent);
+        b_norm_ = std::ldexp(b_norm, b_exponent + f_);
         if (scales_columns()) {
             T* d = backend_.col_vector(kScale);
             backend_.upload_col(d, problem_.column_scale.data(), n_, 0);
@@ -372,6 +377,8 @@ class Drive {
         const bool x_is_zero = !restarted && !problem_.use_x0 && problem_.guess.empty();
         // lambda ||x - c|| of x = D z, or in the metric of M, is no scalar damping.
         at_.stacked = lambda_ > 0 && (other_metric() || (!Method::kDampsAnyStart && !at_center));
+        if (at_.stacked && !can_stack_)
+            throw InputError(fmt::format("a damping of {} is beyond the range of {} beside the entries of A", options_.damp, sizeof(T) == 4 ? "fp32" : "doubles"));
         make_stack();
         const typename Backend::StackScope scope(backend_, stack_.get());
         const auto w = Method::vectors(backend_, x_, anchors_);
@@ -799,12 +806,14 @@ class Drive {
     int e_ = 0;
     int f_ = 0;
     int operator_exponent_ = 0;  // the operator's values are those of 2^operator_exponent_ A
+    bool can_stack_ = true;      // lambda in the operator's units, as rows that damp hold it, is a T
     double sigma_ = 1;
     double lambda_ = 0;
     double a_norm_ = 0;       // scaled, of z, with the damping; 0: unknown
     double a_norm_of_z_ = 0;  // scaled, without the preconditioner; 0: there is none
     double claim_norm_ = 0;   // scaled, of x, with the damping; 0: unknown
     double a_norm_used_ = 0;  // scaled: as the last run saw it
+    double own_b_norm_ = 0;   // as the caller has it
     double b_norm_ = 0;       // scaled
     double x0_norm_ = 0;      // scaled
     double run_x0_norm_ = 0;  // of the start of this run

@@ -169,6 +169,7 @@ class Refinement {
         inner.ar_relative = kReduction;
         inner.damp_center = DampCenter::zero;
         inner.estimate_variances = false;
+        inner.reorthogonalize = 0;
         // g by 2^-e, so that d, as A' has it in place of A, comes out near 1 as x' does.
         std::vector<double> g = gradient_;
         std::vector<double> d(x_.size());

@@ -129,24 +129,26 @@ std::unique_ptr<Engine> make_engine(const EngineMatrix& a, const PrepareOptions&
     return on_cpu(cpu);
 }
 
-void check_damp_hint(const PrepareOptions& options) {
-    if (!(options.preconditioner_damp >= 0) || std::isinf(options.preconditioner_damp)) {
-        throw InputError(
-            fmt::format("the preconditioner's damping must be a finite number of at least 0, not {}", options.preconditioner_damp));
+// The damping that M allows for, beside the entries of m.working.
+double scaled_damp_hint(const EngineMatrix& m, const PrepareOptions& options) {
+    const double damp = options.preconditioner_damp;
+    if (!(damp >= 0) || std::isinf(damp)) {
+        throw InputError(fmt::format("the preconditioner's damping must be a finite number of at least 0, not {}", damp));
     }
+    const double scaled = PowerOfTwo(m.exponent)(damp);
+    if (std::isinf(scaled)) throw InputError(fmt::format("a damping of {} is beyond the range of doubles beside the entries of A", damp));
+    return scaled;
 }
 
 void make_sketch(EngineMatrix& m, const PrepareOptions& options, std::string& note) {
-    check_damp_hint(options);
     m.sketch = std::make_shared<const SketchPlan>(plan_sketch(m.working, m.below, m.column_scale,
-                                                              PowerOfTwo(m.exponent)(options.preconditioner_damp), options.sketch_seed,
+                                                              scaled_damp_hint(m, options), options.sketch_seed,
                                                               options.preconditioner_limit_bytes));
     note = fmt::format("preconditioner: R of a sketch of {} rows, seed {}; the iteration starts from the sketch's solution",
                        m.sketch->rows, options.sketch_seed);
 }
 
 void make_cholesky(EngineMatrix& m, const PrepareOptions& options, std::string& note) {
-    check_damp_hint(options);
     if (!(options.cholesky_drop >= 0 && options.cholesky_drop < 1) && options.cholesky_drop != -1) {
         throw InputError(fmt::format("the drop tolerance of the incomplete factor must be at least 0 and below 1, not {}", options.cholesky_drop));
     }
@@ -155,14 +157,13 @@ void make_cholesky(EngineMatrix& m, const PrepareOptions& options, std::string& 
     }
     const IncompleteCholeskyOptions factor{options.cholesky_drop, options.cholesky_shift, options.preconditioner_limit_bytes};
     m.cholesky = std::make_shared<const IncompleteCholesky>(*m.working, m.below.get(), m.column_scale,
-                                                            PowerOfTwo(m.exponent)(options.preconditioner_damp), factor);
+                                                            scaled_damp_hint(m, options), factor);
     note = fmt::format("preconditioner: incomplete Cholesky of A^T A, {}, {} entries, shift {:g} of a diagonal of 1",
                        options.cholesky_drop < 0 ? std::string("level 0") : fmt::format("entries below {:g} dropped", options.cholesky_drop),
                        m.cholesky->nnz(), m.cholesky->shift());
 }
 
 std::shared_ptr<const BlockPreconditioner> make_preconditioner(const EngineMatrix& m, const PrepareOptions& options, std::string& note) {
-    check_damp_hint(options);
     if (options.preconditioner == Preconditioner::given) {
         if (!options.preconditioner_matrix) throw InputError("preconditioner: no matrix K is given");
         note = fmt::format("preconditioner: a given K, {} entries", options.preconditioner_matrix->nnz());
@@ -174,7 +175,7 @@ std::shared_ptr<const BlockPreconditioner> make_preconditioner(const EngineMatri
                                 : options.block_size != 0                         ? even_blocks(cols, options.block_size)
                                                                                   : detect_blocks(*m.original);
     auto p = std::make_shared<const BlockPreconditioner>(
-        make_block_preconditioner(*m.working, m.below.get(), m.column_scale, PowerOfTwo(m.exponent)(options.preconditioner_damp), blocks));
+        make_block_preconditioner(*m.working, m.below.get(), m.column_scale, scaled_damp_hint(m, options), blocks));
     note = fmt::format("preconditioner: {} blocks of A^T A, at most {} columns each, {} entries", blocks.count(), blocks.largest(),
                        p->k.nnz());
     if (p->singular > 0) note += fmt::format("; {} of them hold columns that depend on others", p->singular);
@@ -405,6 +406,7 @@ SolveResult PreparedProblem::solve_normal(std::span<const double> g, std::span<d
     normal.atol = normal.btol = normal.ar_bound = normal.trust_radius = 0;
     normal.ar_relative = options.atol;
     normal.estimate_variances = false;
+    normal.reorthogonalize = 0;
     normal = resolved_options(normal, matrix().rows(), matrix().cols(), nullptr);
     detail::check_length(static_cast<std::int64_t>(g.size()), matrix().cols(), "g", matrix());
     detail::check_length(static_cast<std::int64_t>(z.size()), matrix().cols(), "z", matrix());

@@ -107,6 +107,10 @@ inline void suite_standard_errors(const PrepareOptions& base) {
             const auto truth_of = [&](std::int64_t j) { return std::sqrt(static_cast<double>(inverse(j, j))); };
             for (std::size_t k = 0; k < 3; ++k) CHECK(exact.unit_errors[k] == doctest::Approx(truth_of(wanted.columns[k])).epsilon(1e-9));
 
+            SolveOptions keeping = options;  // of the solve, not of those for the errors
+            keeping.reorthogonalize = 3;
+            CHECK(same_bits(standard_errors(problem, keeping, answer.result, wanted).unit_errors, exact.unit_errors));
+
             // After as many steps as columns LSQR has seen all of the inverse; before, it sees a part.
             wanted.kind = ErrorKind::estimate;
             const StandardErrors full = standard_errors(problem, options, answer.result, wanted);
@@ -406,13 +410,13 @@ inline void suite_reorthogonalization(const PrepareOptions& base) {
     check_norms(fast.result, truth(*mild, b, fast.x));
 
     // A wide window in fp32, of a condition beyond it.
-    for (std::uint64_t seed = 1; seed <= 8; ++seed) {
+    for (std::uint64_t seed = 1; seed <= 4; ++seed) {
         const Matrix square = graded(*random_sparse(60, 60, 4, seed), 1e6);
         const Vector right = random_vector(60, seed + 7);
         for (const Method method : {Method::lsmr, Method::lsqr}) {
             SolveOptions wide = with_method(method, 0.0);
             wide.conlim = 0;
-            wide.max_iterations = 1500;
+            wide.max_iterations = 800;
             wide.reorthogonalize = 42;
             const Answer answer = solve(narrow, square, right, wide);
             CAPTURE(word(method));
@@ -424,7 +428,7 @@ inline void suite_reorthogonalization(const PrepareOptions& base) {
     }
     // Fewer v than the window leads one to expect, columns being multiples of others: a new run from x goes on where the last broke down.
     int broken = 0;
-    for (std::uint64_t seed = 1; seed <= 8; ++seed) {
+    for (std::uint64_t seed = 1; seed <= 4; ++seed) {
         Triplets columns = triplets(*graded(*random_sparse(90, 30, 4, seed), 1e6));
         for (std::size_t k = 0, count = columns.values.size(); k < count; ++k) {
             columns.add(columns.i[k], columns.j[k] + 30, columns.values[k]);
@@ -436,14 +440,14 @@ inline void suite_reorthogonalization(const PrepareOptions& base) {
         for (const Method method : {Method::lsmr, Method::lsqr}) {
             SolveOptions few = with_method(method, 0.0);
             few.conlim = 0;
-            few.max_iterations = 1500;
+            few.max_iterations = 800;
             few.reorthogonalize = 25;
             const Answer answer = solve(narrow, dependent, right, few);
             broken += answer.result.status == Status::breakdown ? 1 : 0;
             check_norms(answer.result, truth(*dependent, right, answer.x));
         }
     }
-    CHECK(broken <= 4);
+    CHECK(broken <= 2);  // of 8
     options.basis_limit_bytes = 100;
     CHECK_THROWS_AS(problem.solve(b, x, options), InputError);
     options.basis_limit_bytes = 1 << 30;

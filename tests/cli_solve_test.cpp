@@ -170,6 +170,11 @@ TEST_CASE("cli: outputs in the place of a state") {
         }
     }
     CHECK(run(with(base, {"--resume", state, "--save-state", state, "-o", folder / "x"})).code == 0);
+    for (const char* flag : {"--resume", "--plan"}) {
+        const Run unreadable = run(with(base, {flag, folder / "."}));
+        CHECK(unreadable.code == 66);
+        CHECK(unreadable.says("is a directory"));
+    }
 }
 
 // Killed at any moment, without a word; gone on with until it is done: x to the bit, and the state file is never half.

@@ -238,6 +238,13 @@ inline void suite_preconditioner_refusals(const PrepareOptions& base) {
     PrepareOptions negative = with_blocks(base);
     negative.preconditioner_damp = -1;
     CHECK_THROWS_AS(PreparedProblem(a, negative), InputError);
+    const Matrix tiny = std::make_shared<const CsrMatrix>(a->scaled_by_power_of_two(-1000));
+    for (const Preconditioner kind : {Preconditioner::blocks, Preconditioner::cholesky, Preconditioner::sketch}) {
+        PrepareOptions huge = base;
+        huge.preconditioner = kind;
+        huge.preconditioner_damp = 1e300;
+        CHECK_THROWS_WITH_AS(PreparedProblem(tiny, huge), doctest::Contains("beyond the range of doubles"), InputError);
+    }
     PreparedProblem square(laplacian(4, 0.5), with_blocks(base));
     CHECK(square.choose_method(with_method(Method::automatic)).method == Method::lsqr);
     const Answer wide = solve(with_blocks(base, 1), wide_matrix(), random_vector(25, 1142), with_method(Method::lsmr));

@@ -359,6 +359,11 @@ inline void report_far_scales(const PrepareOptions& base) {
         check_within(answer.x[0], 2e300, 2e300 * 1e-5, "x");
         check_within(answer.result.norms.b, 2e130, 2e130 * 4 * kEps64, "||b||");
         CHECK(answer.result.norms.r <= 1e-5 * 2e130);
+        // A b far below A x0, and an x0 far below b over A: each norm is of the numbers as they are.
+        const Answer small_b = solve(base, matrix_of(2, 1, {1, 1}), {3e-305, 4e-305}, exactly(method, 0), Vector{7.0});
+        check_within(small_b.result.norms.b, 5e-305, 5e-305 * 4 * kEps64, "||b||");
+        const Answer small_x = solve(base, matrix_of(2, 1, {1, 1}), {3e300, -3e300}, exactly(method, 0), Vector{7.0});
+        check_within(small_x.result.norms.x, 7.0, 7.0 * 4 * kEps64, "||x||");
     }
 }
 

@@ -320,6 +320,19 @@ inline void suite_least_norm_is_said(const PrepareOptions& base) {
 }
 
 inline void suite_transform_refusals(const PrepareOptions& base) {
+    {  // Damping that its rows, in the units of the operator's values, cannot hold.
+        const Matrix plain = random_sparse(40, 12, 3, 931);
+        const Vector right = random_vector(40, 932), start = random_vector(12, 933);
+        SolveOptions huge = with_method(Method::lsmr);
+        huge.damp = 1e300;
+        PrepareOptions columns = base;
+        columns.scale = Scaling::columns;
+        CHECK_THROWS_WITH_AS(solve(columns, std::make_shared<const CsrMatrix>(plain->scaled_by_power_of_two(-1000)), right, huge),
+                             doctest::Contains("beyond the range of doubles"), InputError);
+        CHECK_THROWS_WITH_AS(solve(with_precision(base, Precision::fp32), plain, right, huge, start), doctest::Contains("beyond the range of fp32"),
+                             InputError);
+        CHECK(norm(solve(with_precision(base, Precision::fp32), plain, right, huge).x) == 0);  // no rows are needed
+    }
     const Matrix a = tall_matrix();
     const auto refused = [&](auto change, const std::string& part) {
         PrepareOptions options = base;
