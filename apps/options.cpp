@@ -426,7 +426,7 @@ std::vector<FlagGroup> make_flag_groups() {
               [](CommandLine& line, const std::string& value) { line.plan = parse_path(value); }},
              {"save-plan", "", "FILE", "write the kernels and the storage that were chosen",
               [](CommandLine& line, const std::string& value) { line.save_plan = parse_path(value); }},
-             {"storage", "", "S", "dual (A, A^T), single (A), one-pass, tiles (on the CPU) or auto [auto]",
+             {"storage", "", "S", "dual (A, A^T), single (A), one-pass (A once), tiles (CPU), auto [auto]",
               [](CommandLine& line, const std::string& value) {
                   line.prepare.storage = parse_choice<StorageKind>(
                       value,

@@ -192,8 +192,8 @@ TEST_CASE("cpu tiles: what is refused, and what the plan says") {
     OperatorOptions forced = in_tiles();
     forced.adjoint = parse_format("ell");
     CHECK_THROWS_WITH_AS(make_cpu_operator<double>(a, forced), "storage tiles is refused: it has a kernel of its own, and others were asked for", InputError);
-    CHECK(cpu::why_not_tiles(200000000, 200000000).empty());
-    CHECK(cpu::why_not_tiles(10, 300000000) == "it takes up to 264175616 rows and columns, the matrix has 10 and 300000000");
+    CHECK(cpu::why_not_tiles(60000000, 60000000).empty());
+    CHECK(cpu::why_not_tiles(10, 300000000) == "it takes up to 67108864 rows and columns, the matrix has 10 and 300000000");
     const Threads scope(2);
     const auto op = make_cpu_operator<double>(a, in_tiles());
     const OperatorPlan& plan = op->plan();
@@ -209,7 +209,7 @@ TEST_CASE("cpu tiles: what is refused, and what the plan says") {
 }
 
 TEST_CASE("cpu tiles: taken where it pays") {
-    const cpu::TileShape scattered{2000000, 500000, 20000000, 8, 0.9};
+    const cpu::TileShape scattered{2000000, 500000, 40000000, 8, 0.9};
     CHECK(cpu::tiles_pay(scattered));
     const auto but = [&](const auto& change) {
         cpu::TileShape shape = scattered;
@@ -217,10 +217,10 @@ TEST_CASE("cpu tiles: taken where it pays") {
         return cpu::tiles_pay(shape);
     };
     CHECK_FALSE(but([](auto& s) { s.lines_per_entry = 0.2; }));
-    CHECK_FALSE(but([](auto& s) { s.rows = 1000000, s.value_bytes = 4; }));  // in the caches
-    CHECK_FALSE(but([](auto& s) { s.nnz = 1000000; }));                      // few entries a tile
+    CHECK_FALSE(but([](auto& s) { s.value_bytes = 4; }));          // in the caches
+    CHECK_FALSE(but([](auto& s) { s.nnz = 3000000; }));            // few entries a tile
 
-    const auto a = matrix_with_rows(std::vector<std::int64_t>(1100000, 3), 100000, 131);
+    const auto a = matrix_with_rows(std::vector<std::int64_t>(1600000, 3), 100000, 131);
     CHECK(make_cpu_operator<double>(a)->plan().storage == StorageKind::tiles);
     CHECK(make_cpu_operator<double>(a)->plan().storage_reason == "the entries are scattered");
     CHECK(make_cpu_operator<float>(a)->plan().storage == StorageKind::dual);

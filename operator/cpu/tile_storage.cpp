@@ -15,9 +15,15 @@ namespace {
 
 // Rows or columns of a panel, at most.
 constexpr std::int64_t kWidest = std::int64_t{1} << 16;
-// Panels, where there are rows or columns enough: a few for each of 16 threads.
-constexpr std::int64_t kTilePanels = 64;
 constexpr std::int64_t kNarrowest = 4096;
+// Panels come in so many, where there are rows or columns enough: as many threads have the same work.
+constexpr std::int64_t kTilePanels = 16;
+// Panels of n rows or columns. Wide ones: each reads all of the vector on the other side.
+std::int64_t panel_count(std::int64_t n) {
+    constexpr std::int64_t kUsual = kWidest / 8 * 7;  // those with few entries a row are wider
+    if (n <= kTilePanels * kNarrowest) return std::max<std::int64_t>((n + kNarrowest - 1) / kNarrowest, 1);
+    return (n + kTilePanels * kUsual - 1) / (kTilePanels * kUsual) * kTilePanels;
+}
 // Terms that are added to one sum, at most.
 constexpr int kChain = 64;
 // Neighbours in a tile's order come from so many parts of it, so that those of a row, which each wait for the sum before, are apart.
@@ -27,8 +33,7 @@ constexpr std::int64_t kParts = 4;
 template <class Count>
 std::vector<std::int64_t> panel_firsts(std::int64_t n, std::int64_t nnz, const Count& count) {
     constexpr std::int64_t kOwnCost = 2;  // entries that a row or column costs as much as
-    const std::int64_t panels = std::clamp((n + kNarrowest - 1) / kNarrowest, std::int64_t{1}, kTilePanels);
-    const std::int64_t target = (nnz + kOwnCost * n) / panels + 1;
+    const std::int64_t target = (nnz + kOwnCost * n) / panel_count(n) + 1;
     std::vector<std::int64_t> firsts{0};
     std::int64_t work = 0;
     for (std::int64_t i = 0; i < n; ++i) {
@@ -65,17 +70,17 @@ double scaled(double value, int exponent) { return exponent == 0 ? value : std::
 }  // namespace
 
 bool tiles_pay(const TileShape& shape) {
-    // Rows gather by eights from what the caches hold, and panels of columns help a little beyond.
-    constexpr std::int64_t kLeastBytes = std::int64_t{8} << 20;
+    // Below, rows by eights in panels of columns find what they gather in the second-level cache.
+    constexpr std::int64_t kLeastBytes = std::int64_t{12} << 20;
     constexpr double kScattered = 0.25;  // as choose_panels() has it
-    constexpr std::int64_t kLeastPerTile = 1024;
-    const auto panels = [](std::int64_t n) { return std::max(std::min(kTilePanels, n / kNarrowest + 1), n / kWidest + 1); };
+    constexpr std::int64_t kLeastPerTile = 4096;
     return why_not_tiles(shape.rows, shape.cols).empty() && std::max(shape.rows, shape.cols) * shape.value_bytes >= kLeastBytes &&
-           shape.lines_per_entry >= kScattered && shape.nnz >= kLeastPerTile * panels(shape.rows) * panels(shape.cols);
+           shape.lines_per_entry >= kScattered && shape.nnz >= kLeastPerTile * panel_count(shape.rows) * panel_count(shape.cols);
 }
 
 std::string why_not_tiles(std::int64_t rows, std::int64_t cols) {
-    constexpr std::int64_t kMost = (kMaxPartials - kTilePanels - 1) * kWidest;  // a partial sum of a norm for each panel
+    // A partial sum of a norm for each panel. Panels end where they have their work or their width: at most so many more than panel_count() says.
+    constexpr std::int64_t kMost = kMaxPartials / 4 * kWidest;
     if (std::max(rows, cols) <= kMost) return {};
     return fmt::format("it takes up to {} rows and columns, the matrix has {} and {}", kMost, rows, cols);
 }
