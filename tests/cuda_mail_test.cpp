@@ -242,9 +242,9 @@ TEST_CASE("mail plan: taken for many entries where there is room") {
     }
     CHECK(plan_of(*a, 8, Crossing::gathered).crossing == Crossing::gathered);
     CHECK(plan_of(*random_sparse(200, 90, 4, 702), 8).crossing == Crossing::none);
-    CHECK(plan_of(*random_sparse(3000, 900, 4, 702), 8).crossing == Crossing::gathered);
+    CHECK(plan_of(*random_sparse(3000, 900, 4, 702), 8).crossing == Crossing::mailed);
     CHECK(plan_of(*random_sparse(20000, 8000, 10, 702), 8).crossing == Crossing::mailed);
-    CHECK(plan_of(*random_sparse(10000, 4000, 9, 702), 8).crossing == Crossing::gathered);
+    CHECK(plan_of(*random_sparse(10000, 4000, 9, 702), 8).crossing == Crossing::mailed);
     // A row is added by one thread, which all wait for.
     CHECK(plan_of(*random_sparse(900, 30000, 900, 703), 8).crossing == Crossing::gathered);
     // A block's products, or what streams past, would not fit.

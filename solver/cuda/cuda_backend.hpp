@@ -267,12 +267,14 @@ class CudaBackend {
         const double shortest_wait = persistent ? 4e-3 : 0.5e-3;  // seconds
         const double longest_wait = 4 * shortest_wait;
         std::int64_t batch = persistent ? small_->first_launch() : 1;
+        // A launch of the persistent kernel leaves its progress, but where the recurrence had finished before: by a stop of the host's.
+        bool copied = !persistent;
         IterationGraph graph;
         for (std::size_t slot = 0;; slot = 1 - slot) {
             // Short iterations are bound by launches: they are recorded once and replayed. By now every buffer has been made, so nothing is
             // allocated while recording.
             if (persistent) {
-                Progress* const left = progress_.device_data() + (1 - slot);
+                Progress* const left = copied ? nullptr : progress_.device_data() + (1 - slot);
                 if constexpr (cuda::kRunsPersistent<Method>) small_->template iterate<Method>(w, r, batch, anchors, left);
             } else if (batch >= kGraphIterations && capturable()) {
                 if (!graph) graph.record(stream(), [&] {
@@ -282,7 +284,7 @@ class CudaBackend {
             } else {
                 for (std::int64_t i = 0; i < batch; ++i) Method::iterate(*this, w, r, anchors);
             }
-            if (!persistent) copy_progress(1 - slot);
+            if (copied) copy_progress(1 - slot);
             mark(1 - slot);
             const auto before = Clock::now();
             LSMR_CHECK(cudaEventSynchronize(events_[slot]));
@@ -291,7 +293,10 @@ class CudaBackend {
             const Progress progress = progress_[static_cast<std::int64_t>(slot)];
             const int code = poll(progress, host_ring);
             if (progress.finished) break;
-            if (code != kGoOn) finish(r, Method::Recurrence::host_stop, 0, code);
+            if (code != kGoOn) {
+                finish(r, Method::Recurrence::host_stop, 0, code);
+                copied = true;
+            }
             if (waited < shortest_wait && batch < longest) batch *= 2;
             else if (waited > longest_wait && batch > 1) batch /= 2;
         }

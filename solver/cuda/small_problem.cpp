@@ -31,8 +31,10 @@ constexpr std::int64_t kMostCopies = 4;
 // What is read every iteration must stay in L2, beside what else passes through it: gathers from all over a vector, but little where values are mailed.
 constexpr double kL2Share = 2.0 / 3;
 constexpr double kMailedL2Share = 0.8;
-// From so many entries on, gathers take longer than mail; a thread adds the products of a row, so each entry of the longest row and of the longest
-// column, which all others wait for, is worth so many more.
+// Up to so many entries mail takes less time than gathers, rows and columns of up to so many included: those of a block are few, and teams add them.
+// Beyond, a thread adds the products of a row: from so many entries on, with so many more for each of the longest row and of the longest column.
+constexpr std::int64_t kAlwaysMailed = 200'000;
+constexpr std::int64_t kLongestMailed = 1'600;
 constexpr std::int64_t kLeastMailed = 100'000;
 constexpr std::int64_t kLongestWorth = 1'600;
 // Places among a block's products have 16 bits.
@@ -191,9 +193,10 @@ SmallPlan plan_small_problem(std::int64_t rows, std::int64_t cols, const std::in
     plan.forward = plan_side(rows, cols, row_offsets, value_bytes, plan.blocks);
     plan.adjoint = plan_side(cols, rows, col_offsets, value_bytes, plan.blocks);
 
-    const std::int64_t mail_worth = kLeastMailed + kLongestWorth * (plan.forward.longest_row + plan.adjoint.longest_row);
+    const std::int64_t longest_pair = plan.forward.longest_row + plan.adjoint.longest_row;
+    const bool worth_mail = (nnz <= kAlwaysMailed && longest_pair <= kLongestMailed) || nnz >= kLeastMailed + kLongestWorth * longest_pair;
     const auto kept_by_l2 = [&](double share) { return static_cast<std::int64_t>(share * static_cast<double>(limits.l2_bytes)); };
-    if (plan.blocks > 1 && (wanted ? *wanted == cuda::Crossing::mailed : nnz >= mail_worth)) {
+    if (plan.blocks > 1 && (wanted ? *wanted == cuda::Crossing::mailed : worth_mail)) {
         SmallPlan mailed = plan;
         if (plan_mail(row_offsets, col_offsets, value_bytes, limits, mailed) &&
             (wanted || mailed.streamed_bytes <= kept_by_l2(kMailedL2Share))) {
