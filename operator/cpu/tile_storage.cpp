@@ -73,9 +73,11 @@ bool tiles_pay(const TileShape& shape) {
     // Below, rows by eights in panels of columns find what they gather in the second-level cache; in fp32 they take half as long, entries of tiles do not.
     const std::int64_t least_bytes = (shape.value_bytes == sizeof(double) ? std::int64_t{5} : std::int64_t{12}) << 20;
     constexpr double kScattered = 0.25;  // as choose_panels() has it
-    constexpr std::int64_t kLeastPerTile = 4096;
+    // What panels read of the other side's vector, for each entry: a gather fetches a line of 64 bytes for each product.
+    constexpr std::int64_t kMostVectorBytes = 36;
+    const std::int64_t vectors = panel_count(shape.rows) * shape.cols + panel_count(shape.cols) * shape.rows;
     return why_not_tiles(shape.rows, shape.cols).empty() && std::max(shape.rows, shape.cols) * shape.value_bytes >= least_bytes &&
-           shape.lines_per_entry >= kScattered && shape.nnz >= kLeastPerTile * panel_count(shape.rows) * panel_count(shape.cols);
+           shape.lines_per_entry >= kScattered && vectors * shape.value_bytes <= kMostVectorBytes * shape.nnz;
 }
 
 std::string why_not_tiles(std::int64_t rows, std::int64_t cols) {
