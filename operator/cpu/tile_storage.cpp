@@ -125,7 +125,9 @@ void TileStorage<T>::make_tiles(const CsrMatrix& a, int exponent, bool exact) {
         const std::int64_t first_row = rows_.firsts[at], end_row = rows_.firsts[at + 1];
         std::vector<std::int64_t> counts(width, 0);
         std::vector<PlacesInTile> places;
-        for (std::int64_t k = a.offsets()[first_row]; k < a.offsets()[end_row]; ++k) ++counts[static_cast<std::size_t>(panel_of[static_cast<std::size_t>(a.columns()[k])])];
+        for (std::int64_t k = a.offsets()[first_row]; k < a.offsets()[end_row]; ++k) {
+            ++counts[static_cast<std::size_t>(panel_of[static_cast<std::size_t>(a.columns()[k])])];
+        }
         std::int64_t before = a.offsets()[first_row];
         for (std::size_t q = 0; q < width; ++q) {
             tiles_[at * width + q] = before;
@@ -242,7 +244,8 @@ std::int64_t TileStorage<T>::bytes() const {
     for (const Side* side : {&rows_, &cols_}) {
         for (const Panel& panel : side->panels) total += panel.hot.size() * sizeof(std::uint16_t) + panel.cuts.size() * sizeof(Cut);
     }
-    const std::int64_t scratch = std::max(rows_.totals, cols_.totals) * std::int64_t{sizeof(Compensated<T>)} + omp_get_max_threads() * kWidest * std::int64_t{sizeof(T)};
+    const std::int64_t scratch = std::max(rows_.totals, cols_.totals) * std::int64_t{sizeof(Compensated<T>)} +
+                                 omp_get_max_threads() * kWidest * std::int64_t{sizeof(T)};
     return static_cast<std::int64_t>(total) + scratch + places_.bytes() + values_.bytes() + short_values_.bytes();
 }
 
