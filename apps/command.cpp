@@ -265,7 +265,9 @@ void resolve_method(CommandLine& line, const CsrMatrix& a, const PreparedProblem
 
 PreparedProblem prepare(const CommandLine& line, const Problem& problem) {
     try {
-        return PreparedProblem(problem.a, line.prepare);
+        PrepareOptions options = line.prepare;
+        options.separate_products = line.solve.method == Method::cgls || line.solve.method == Method::cg;
+        return PreparedProblem(problem.a, options);
     } catch (const InputError& error) {
         // The matrix has been read and checked: it is options that contradict each other.
         throw UsageError(error.what());

@@ -44,6 +44,8 @@ struct OperatorOptions {
     // The same choice at every run, by rule, not by timing; and only kernels whose bits do not vary.
     bool deterministic = false;
     std::int64_t expected_products = 0;  // 0: many
+    // Products with A^T are those of another y than A x just gave (CGLS, CG): on the CPU, one pass is then not chosen by itself.
+    bool separate_products = false;
     // The order of rows and columns, which a solver may leave to the operator: its vectors are then those of MatrixOperator::order().
     OrderKind reorder = OrderKind::none;
     std::shared_ptr<const MatrixOrder> order = nullptr;  // one that is given, over reorder

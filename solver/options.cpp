@@ -118,6 +118,7 @@ OperatorOptions operator_options(const PrepareOptions& options, int exponent) {
     of.narrow = options.narrow;
     of.deterministic = options.deterministic;
     of.expected_products = options.expected_products;
+    of.separate_products = options.separate_products;
     of.reorder = options.reorder;
     of.order = options.order;
     of.expected_iterations = options.expected_iterations > 0 ? options.expected_iterations : (options.expected_products + 1) / 2;

@@ -52,6 +52,7 @@ struct PrepareOptions {
     int threads = 0;                         // 0: what OpenMP says
     // Products that the storage must pay for; 0: not known, many are assumed.
     std::int64_t expected_products = 0;
+    bool separate_products = false;  // the solves will be CGLS or CG, which gain nothing by one pass over A; on the CPU
     // The order of rows and columns in the operator; automatic: one that pays. b, x and all else stay in the caller's order.
     OrderKind reorder = OrderKind::automatic;
     std::shared_ptr<const MatrixOrder> order = nullptr;  // that of another problem with this structure (PreparedInfo::order), over reorder

@@ -293,6 +293,13 @@ TEST_CASE("cpu one pass: taken where it pays, for any number of threads") {
     CHECK(storage(8) == StorageKind::one_pass);
     CHECK(storage(1, {.forward = parse_format("coo")}) == StorageKind::dual);
     CHECK(storage(1, {.expected_products = 4}) == StorageKind::single);
+    CHECK(storage(1, {.separate_products = true}) == StorageKind::dual);
+    CHECK(storage(1, {.storage = StorageKind::one_pass, .separate_products = true}) == StorageKind::one_pass);
+    PrepareOptions on_cpu;
+    on_cpu.device = DeviceKind::cpu;
+    CHECK(PreparedProblem(a, on_cpu).info().plan.storage == StorageKind::one_pass);
+    on_cpu.separate_products = true;
+    CHECK(PreparedProblem(a, on_cpu).info().plan.storage == StorageKind::dual);
     const Threads scope(1);
     CHECK(make_cpu_operator<float>(a, {})->plan().storage == StorageKind::dual);
     const auto op = make_cpu_operator<double>(a);

@@ -268,7 +268,8 @@ TEST_CASE("cpu operator: panels of columns where x is long and gathered from all
     CHECK(choose_panels(1000, 10 * mib / 8, 1000 * 20, 8, 0.9) == 10);
     CHECK(choose_panels(1000, 10 * mib / 4, 1000 * 20, 4, 0.9) == 10);
     CHECK(choose_panels(1000, 10 * mib / 8, 1000 * 20 - 1, 8, 0.9) == 9);   // too few entries a row: wider panels
-    CHECK(choose_panels(1000, 10 * mib / 8, 1000 * 4 - 1, 8, 0.9) == 1);
+    CHECK(choose_panels(1000, 10 * mib / 8, 1000 * 10, 8, 0.9) == 5);
+    CHECK(choose_panels(1000, 10 * mib / 8, 1000 * 10 - 1, 8, 0.9) == 1);
     CHECK(choose_panels(1000, 10 * mib / 8, 1000 * 300, 8, 0.2) == 1);     // near columns
     CHECK(choose_panels(1000, 3 * mib / 16 - 1, 1000 * 300, 8, 0.9) == 1);  // x fits the cache
     CHECK(choose_panels(1000, 3 * mib / 16, 1000 * 300, 8, 0.9) == 2);

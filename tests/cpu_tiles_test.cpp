@@ -217,10 +217,13 @@ TEST_CASE("cpu tiles: taken where it pays") {
         return cpu::tiles_pay(shape);
     };
     CHECK_FALSE(but([](auto& s) { s.lines_per_entry = 0.2; }));
-    CHECK_FALSE(but([](auto& s) { s.value_bytes = 4; }));          // in the caches
-    CHECK_FALSE(but([](auto& s) { s.nnz = 3000000; }));            // few entries a tile
+    CHECK_FALSE(but([](auto& s) { s.rows = 600000; }));            // in the caches
+    CHECK_FALSE(but([](auto& s) { s.value_bytes = 4; }));
+    CHECK(but([](auto& s) { s.rows = 4000000, s.value_bytes = 4, s.nnz = 80000000; }));
+    CHECK_FALSE(but([](auto& s) { s.nnz = 10000000; }));           // few entries a tile
 
-    const auto a = matrix_with_rows(std::vector<std::int64_t>(1600000, 3), 100000, 131);
+    CHECK_FALSE(but([](auto& s) { s = {8000000, 2000000, 64000000, 8, 0.9}; }));  // each of many panels reads long vectors
+    const auto a = matrix_with_rows(std::vector<std::int64_t>(700000, 12), 100000, 131);
     CHECK(make_cpu_operator<double>(a)->plan().storage == StorageKind::tiles);
     CHECK(make_cpu_operator<double>(a)->plan().storage_reason == "the entries are scattered");
     CHECK(make_cpu_operator<float>(a)->plan().storage == StorageKind::dual);

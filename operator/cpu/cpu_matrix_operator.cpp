@@ -96,7 +96,7 @@ class CpuMatrixOperator final : public MatrixOperator<T>, private OnePass<T> {
         if (options.storage == StorageKind::automatic) {
             const bool few = options.expected_products > 0 && options.expected_products < kFewProducts && !options.adjoint;
             const bool free = !few && !forced && kernels.panels == 0;
-            const bool once = free && one_pass_pays();
+            const bool once = free && !options.separate_products && one_pass_pays();
             const bool tiles = free && !once && tiles_pay();
             plan_.storage = few ? StorageKind::single : once ? StorageKind::one_pass : tiles ? StorageKind::tiles : StorageKind::dual;
             plan_.storage_reason = few     ? fmt::format("only {} products are expected", options.expected_products)

@@ -146,12 +146,13 @@ std::int64_t choose_panels(std::int64_t rows, std::int64_t cols, std::int64_t nn
     constexpr std::int64_t kPanelBytes = std::int64_t{1} << 20;
     // Below, neighbouring rows find what they need in the first-level cache.
     constexpr double kScattered = 0.25;
-    // A panel reads offsets and y again, and makes short rows of long ones: fewer entries a row do not pay for that; wider panels still do.
+    // A panel reads offsets and y again, and makes short rows of long ones: fewer entries a row do not pay for that; panels up to twice as wide still do.
     constexpr std::int64_t kLeastPerRow = 2;
     const std::int64_t x_bytes = cols * value_bytes;
     if (lines_per_entry < kScattered || 2 * x_bytes < 3 * kPanelBytes) return 1;
     const std::int64_t wanted = (x_bytes + kPanelBytes - 1) / kPanelBytes;
-    return std::clamp<std::int64_t>(nnz / (kLeastPerRow * std::max<std::int64_t>(rows, 1)), 1, wanted);
+    const std::int64_t affordable = nnz / (kLeastPerRow * std::max<std::int64_t>(rows, 1));
+    return 2 * affordable >= wanted ? std::clamp<std::int64_t>(affordable, 1, wanted) : 1;
 }
 
 bool slices_pay(const SliceCounts& counts) {

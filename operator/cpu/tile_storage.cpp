@@ -70,12 +70,14 @@ double scaled(double value, int exponent) { return exponent == 0 ? value : std::
 }  // namespace
 
 bool tiles_pay(const TileShape& shape) {
-    // Below, rows by eights in panels of columns find what they gather in the second-level cache.
-    constexpr std::int64_t kLeastBytes = std::int64_t{12} << 20;
+    // Below, rows by eights in panels of columns find what they gather in the second-level cache; in fp32 they take half as long, entries of tiles do not.
+    const std::int64_t least_bytes = (shape.value_bytes == sizeof(double) ? std::int64_t{5} : std::int64_t{12}) << 20;
     constexpr double kScattered = 0.25;  // as choose_panels() has it
-    constexpr std::int64_t kLeastPerTile = 4096;
-    return why_not_tiles(shape.rows, shape.cols).empty() && std::max(shape.rows, shape.cols) * shape.value_bytes >= kLeastBytes &&
-           shape.lines_per_entry >= kScattered && shape.nnz >= kLeastPerTile * panel_count(shape.rows) * panel_count(shape.cols);
+    // What panels read of the other side's vector, for each entry: a gather fetches a line of 64 bytes for each product.
+    constexpr std::int64_t kMostVectorBytes = 36;
+    const std::int64_t vectors = panel_count(shape.rows) * shape.cols + panel_count(shape.cols) * shape.rows;
+    return why_not_tiles(shape.rows, shape.cols).empty() && std::max(shape.rows, shape.cols) * shape.value_bytes >= least_bytes &&
+           shape.lines_per_entry >= kScattered && vectors * shape.value_bytes <= kMostVectorBytes * shape.nnz;
 }
 
 std::string why_not_tiles(std::int64_t rows, std::int64_t cols) {
@@ -123,7 +125,9 @@ void TileStorage<T>::make_tiles(const CsrMatrix& a, int exponent, bool exact) {
         const std::int64_t first_row = rows_.firsts[at], end_row = rows_.firsts[at + 1];
         std::vector<std::int64_t> counts(width, 0);
         std::vector<PlacesInTile> places;
-        for (std::int64_t k = a.offsets()[first_row]; k < a.offsets()[end_row]; ++k) ++counts[static_cast<std::size_t>(panel_of[static_cast<std::size_t>(a.columns()[k])])];
+        for (std::int64_t k = a.offsets()[first_row]; k < a.offsets()[end_row]; ++k) {
+            ++counts[static_cast<std::size_t>(panel_of[static_cast<std::size_t>(a.columns()[k])])];
+        }
         std::int64_t before = a.offsets()[first_row];
         for (std::size_t q = 0; q < width; ++q) {
             tiles_[at * width + q] = before;
@@ -240,7 +244,8 @@ std::int64_t TileStorage<T>::bytes() const {
     for (const Side* side : {&rows_, &cols_}) {
         for (const Panel& panel : side->panels) total += panel.hot.size() * sizeof(std::uint16_t) + panel.cuts.size() * sizeof(Cut);
     }
-    const std::int64_t scratch = std::max(rows_.totals, cols_.totals) * std::int64_t{sizeof(Compensated<T>)} + omp_get_max_threads() * kWidest * std::int64_t{sizeof(T)};
+    const std::int64_t scratch = std::max(rows_.totals, cols_.totals) * std::int64_t{sizeof(Compensated<T>)} +
+                                 omp_get_max_threads() * kWidest * std::int64_t{sizeof(T)};
     return static_cast<std::int64_t>(total) + scratch + places_.bytes() + values_.bytes() + short_values_.bytes();
 }
 
