@@ -409,7 +409,8 @@ class Drive {
             if (code == kGoOn) offer_checkpoint(Moment::between_iterations);
             return code;
         };
-        return backend_.template run<Method>(w, state_, anchors_, entry, poll);
+        const bool watched = observer_ != nullptr || std::isfinite(options_.time_limit_seconds);
+        return backend_.template run<Method>(w, state_, anchors_, entry, watched, poll);
     }
     void make_stack() {
         stack_.reset();

@@ -266,7 +266,7 @@ class CpuBackend {
     // Starts and iterates until the recurrence has finished. poll(progress, ring) is called after every iteration and returns a
     // status to stop with, or kGoOn.
     template <class Method, class Poll>
-    Progress run(const typename Method::Vectors& w, typename Method::Recurrence* r, const Anchors<T>& anchors, Entry entry, Poll&& poll) {
+    Progress run(const typename Method::Vectors& w, typename Method::Recurrence* r, const Anchors<T>& anchors, Entry entry, bool /*watched*/, Poll&& poll) {
         cpu::Team::run(team_, [&] {
             if (entry == Entry::start) Method::start(*this, w, r, anchors);
             for (;;) {

@@ -247,9 +247,10 @@ class CudaBackend {
     }
 
     // Starts and iterates until the recurrence has finished. poll(progress, ring) is called once a batch, a batch behind the device, and
-    // returns a status to stop with, or kGoOn. Iterations that were queued beyond the end leave x as it is.
+    // returns a status to stop with, or kGoOn. Iterations that were queued beyond the end leave x as it is. watched: a poll may stop or save, so the
+    // first batch has one iteration.
     template <class Method, class Poll>
-    Progress run(const typename Method::Vectors& w, typename Method::Recurrence* r, const Anchors<T>& anchors, Entry entry, Poll&& poll) {
+    Progress run(const typename Method::Vectors& w, typename Method::Recurrence* r, const Anchors<T>& anchors, Entry entry, bool watched, Poll&& poll) {
         using Clock = std::chrono::steady_clock;
         if (progress_.size() == 0) progress_ = PinnedBuffer<Progress>(2);
         const RecordRing host_ring{ring_.data(), ring_.size()};
@@ -266,7 +267,7 @@ class CudaBackend {
         // kernel ends with the solve, and costs as much as some iterations: fewer and longer ones.
         const double shortest_wait = persistent ? 4e-3 : 0.5e-3;  // seconds
         const double longest_wait = 4 * shortest_wait;
-        std::int64_t batch = persistent ? small_->first_launch() : 1;
+        std::int64_t batch = persistent && !watched ? small_->first_launch() : 1;
         // A launch of the persistent kernel leaves its progress, but where the recurrence had finished before: by a stop of the host's.
         bool copied = !persistent;
         IterationGraph graph;
