@@ -22,6 +22,7 @@ class CapturedGraph {
             work();
         } catch (...) {
             LSMR_CHECK_NOTHROW(cudaStreamEndCapture(stream, &graph_));
+            cudaGetLastError();  // that the capture is invalid is what the exception says; the next check of a launch must not find it
             destroy();
             throw;
         }

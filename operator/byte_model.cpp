@@ -15,7 +15,7 @@ double nnz(const OrientationProfile& p) { return static_cast<double>(p.nnz); }
 double vector_bytes(const OrientationProfile& p, ProductWidths widths) {
     return widths.vector_bytes * (static_cast<double>(p.cols) + 2 * rows(p));
 }
-double offset_bytes(const OrientationProfile& p, double count) { return (p.nnz < std::int64_t{1} << 31 ? 4 : 8) * count; }
+double offset_bytes(const OrientationProfile& p, double count) { return (p.nnz <= kMaxNarrowEntries ? 4 : 8) * count; }
 
 struct Rate {
     double footprint_bytes;

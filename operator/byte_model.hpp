@@ -26,7 +26,8 @@ struct ByteAccount {
     bool operator==(const ByteAccount&) const = default;
 };
 
-// m rows, n columns, k nonzeros, v bytes a value, w bytes of an element of x or y, 8 bytes an offset in place of 4 from 2^31 nonzeros on.
+// m rows, n columns, k nonzeros, v bytes a value, w bytes of an element of x or y, 8 bytes an offset in place of 4 beyond
+// kMaxNarrowEntries nonzeros.
 // All contain w n + 2 w m for the vectors.
 enum class ColumnWidth { bits16 = 2, bits32 = 4 };
 // v k + 4 k + 4 (m + 1); with 16-bit columns v k + 2 k + 4 (m + 1) + 4 a run of 256 rows (its base column).

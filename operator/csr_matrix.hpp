@@ -140,5 +140,7 @@ class EntrySizer {
 
 // Largest row or column count that the kernels address with 32-bit indices.
 inline constexpr std::int64_t kMaxDimension = (std::int64_t{1} << 31) - 1;
+// Most entries that offsets of 32 bits count on a GPU: a loop over a row steps past its end before it stops, by less than 2^16.
+inline constexpr std::int64_t kMaxNarrowEntries = (std::int64_t{1} << 31) - 1 - (1 << 16);
 
 }  // namespace lsmr

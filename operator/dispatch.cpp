@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <limits>
 #include <optional>
 
 #include "operator/byte_model.hpp"
@@ -122,7 +121,7 @@ WindowPrediction predict_window(const DispatchKey& key) {
 DispatchKey make_dispatch_key(const OrientationProfile& profile, VectorType type, int arch) {
     DispatchKey key;
     key.type = type;
-    key.index_bits = profile.nnz > std::numeric_limits<std::int32_t>::max() ? 64 : 32;
+    key.index_bits = profile.nnz > kMaxNarrowEntries ? 64 : 32;
     key.rows = profile.rows;
     key.cols = profile.cols;
     key.nnz = profile.nnz;

@@ -76,7 +76,7 @@ class LinearOperator {
     virtual bool capturable() const = 0;
 
     // y <- a A x + b y.  x: cols values, y: rows values, in space(), not overlapping. Where b is 0, y is not read.
-    // Asynchronous on the stream of the workspace's context; on the host, done at return.
+    // Asynchronous on the stream of the workspace's context, whose device is the thread's current one (DeviceScope); on the host, done at return.
     // With `norm`, partial sums of ||y||^2 of the result are appended to it.
     virtual void apply(Scalar<T> a, const T* x, Scalar<T> b, T* y, Workspace& workspace, NormPartials* norm = nullptr) const = 0;
     // y <- a A^T x + b y.  x: rows values, y: cols values.

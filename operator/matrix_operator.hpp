@@ -21,7 +21,8 @@ class MatrixOperator : public LinearOperator<T> {
     // Puts another matrix of the same rows and columns in the place of A, whose values or structure have changed, and raises version(). Kernels
     // are kept where the dispatch would see no difference, and chosen anew where it does. No product may be under way; workspaces made before
     // adapt at their next product, which therefore must not be one that is being captured. Throws InputError for another shape, and then nothing has
-    // changed. Where memory runs out, the operator holds no matrix until an update succeeds.
+    // changed. Where memory runs out, or a kernel that was asked for does not fit the new matrix (InputError), the operator holds no matrix until an update
+    // succeeds: its products throw InputError.
     virtual void update(std::shared_ptr<const CsrMatrix> a) = 0;
     virtual std::int64_t version() const = 0;
 };

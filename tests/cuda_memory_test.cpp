@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "cuda_support.hpp"
+#include "memory/cuda_capture.hpp"
 #include "memory/cuda_check.hpp"
 #include "memory/device_buffer.hpp"
 #include "memory/staging.hpp"
@@ -198,7 +199,17 @@ TEST_CASE("cuda memory: without pool support the same interface runs on cudaMall
 
 TEST_SUITE_END();
 
-// Out of the sanitizer's subset: refused allocations count as errors for it, and it holds device memory of its own.
+// Out of the sanitizer's subset: refused allocations and calls count as errors for it, and it holds device memory of its own.
+
+TEST_CASE("cuda memory: a capture that fails leaves no error for the next launch") {
+    LSMR_NEEDS_GPU();
+    CudaContext context(0);
+    const auto waits = [&] { LSMR_CHECK(cudaStreamSynchronize(context.stream())); };
+    CHECK_THROWS_AS(CapturedGraph(context.stream(), waits), DeviceError);
+    CHECK(cudaPeekAtLastError() == cudaSuccess);
+    cudaGetLastError();
+    context.synchronize();  // the stream is as before
+}
 
 TEST_CASE("cuda memory: memory goes back to the driver with the context") {
     LSMR_NEEDS_GPU();

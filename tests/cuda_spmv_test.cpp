@@ -6,6 +6,8 @@
 
 #include "cuda_rig.hpp"
 #include "memory/cuda_check.hpp"
+#include "operator/cuda/csr_product.hpp"
+#include "operator/profile_counts.hpp"
 #include "operator_suite.hpp"
 
 using namespace lsmr;
@@ -21,6 +23,33 @@ void check_kernel(const std::string& kernel) {
     REQUIRE(text(*rig->plan().forward_decision.choice) == kernel);
     REQUIRE(text(*rig->plan().adjoint_decision.choice) == kernel);
     suite_products<T>(from_csr<T>, forced(kernel));
+}
+
+// Three diagonals; and the same but for 300 rows, none of those that a profile samples, whose last entries lie on a diagonal each.
+struct BandPair {
+    std::shared_ptr<const CsrMatrix> band;
+    std::shared_ptr<const CsrMatrix> spread;
+};
+BandPair bands_of_one_key() {
+    constexpr std::int64_t n = 400000;
+    const std::int64_t samples = detail::diagonal_row_samples(n);
+    std::vector<std::int64_t> rows, columns;
+    for (std::int64_t i = 0; i < n; ++i) {
+        for (std::int64_t j = i - 1; j <= i + 1; ++j) {
+            if (j < 0 || j >= n) continue;
+            rows.push_back(i);
+            columns.push_back(j);
+        }
+    }
+    const auto values = random_vector(static_cast<std::int64_t>(rows.size()), 88);
+    BandPair pair{share(CsrMatrix::from_coo(n, n, rows, columns, values)), nullptr};
+    for (std::int64_t r = 0; r < 300; ++r) {
+        std::int64_t row = 7 + 1300 * r;
+        while (detail::sample_at(row * samples / n, samples, n) == row || detail::sample_at(row * samples / n + 1, samples, n) == row) ++row;
+        columns[static_cast<std::size_t>(3 * row + 1)] = row + 1000 + 11 * r;  // rows begin at 3 i - 1
+    }
+    pair.spread = share(CsrMatrix::from_coo(n, n, rows, columns, values));
+    return pair;
 }
 
 const char* const kShapes[] = {"128x2048", "128x1024", "256x1024", "256x2048"};
@@ -334,6 +363,57 @@ TEST_CASE("cuda spmv: an update without memory leaves no wrong matrix behind") {
     CHECK_THROWS_AS(op->make_workspace(&context), InputError);
     op->update(a);
     CHECK(op->make_workspace(&context) != nullptr);
+}
+
+TEST_CASE("cuda spmv: an update that fails between the two products leaves neither") {
+    LSMR_NEEDS_GPU();
+    // A diagonal, and the same shape with entries on more diagonals than are stored.
+    std::vector<std::int64_t> rows, columns;
+    const std::int64_t n = 2 * kDiagonalCap;
+    for (std::int64_t i = 0; i < n; ++i) {
+        rows.push_back(i);
+        columns.push_back(i / 2 * (i % 2));
+    }
+    const auto scattered = share(CsrMatrix::from_coo(n, n, rows, columns, random_vector(n, 88)));
+    for (std::int64_t i = 0; i < n; ++i) columns[static_cast<std::size_t>(i)] = i;
+    const auto diagonal = share(CsrMatrix::from_coo(n, n, rows, columns, random_vector(n, 89)));
+    OperatorOptions options;
+    options.forward = parse_spmv_choice("rows-1");
+    options.adjoint = parse_spmv_choice("dia");
+    auto op = make_cuda_operator<double>(*diagonal, shared_context(), options);
+    MatrixOperator<double>& same = *op;
+    CudaRig<double> rig(std::move(op));
+    check_products(*diagonal, rig);
+    CHECK_THROWS_AS(same.update(scattered), InputError);  // A x has its kernel by then
+    CHECK_THROWS_AS(same.make_workspace(&shared_context()), InputError);
+    auto y = random_vector(n, 90);
+    CHECK_THROWS_AS(rig.product(true, 1, random_vector(n, 91), 0.5, y, false), InputError);
+    CHECK_THROWS_AS(rig.product(false, 1, random_vector(n, 91), 0.5, y, false), InputError);
+    same.update(diagonal);
+    check_products(*diagonal, rig);
+}
+
+TEST_CASE("cuda spmv: an update chooses anew where the kernel of before does not fit, though the key is the same") {
+    LSMR_NEEDS_GPU();
+    const BandPair pair = bands_of_one_key();
+    OperatorOptions options;
+    options.deterministic = true;  // the first candidate, which is that of the fewest bytes
+    const auto op = make_cuda_operator<double>(*pair.band, shared_context(), options);
+    const std::string key = op->plan().forward_decision.key;
+    REQUIRE(op->plan().forward_decision.choice->kernel == SpmvKernel::dia);
+    op->update(pair.spread);
+    CHECK(op->plan().forward_decision.key == key);
+    CHECK(op->plan().forward_decision.choice->kernel != SpmvKernel::dia);
+    REQUIRE(!op->plan().forward_decision.candidates.empty());
+    CHECK(op->plan().forward_decision.candidates[0].reason.find("dia: the entries lie on") != std::string::npos);
+}
+
+TEST_CASE("cuda spmv: offsets have 64 bits before a loop over a row can step past 2^31") {
+    cuda::DeviceCsr<double> a;
+    a.nnz = kMaxDimension - 2048;  // a block of 512 threads looks 4 entries ahead each
+    CHECK(a.wide());
+    a.nnz = kMaxDimension / 2;
+    CHECK_FALSE(a.wide());
 }
 
 TEST_CASE("cuda spmv: cuSPARSE is timed where it has been loaded, and not loaded to be timed") {

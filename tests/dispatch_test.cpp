@@ -232,6 +232,15 @@ DispatchKey fem_key(double fill) {
 
 }  // namespace
 
+TEST_CASE("dispatch: offsets have 64 bits before a loop over a row can step past 2^31") {
+    OrientationProfile profile;
+    profile.rows = profile.cols = 1000000;
+    profile.nnz = kMaxDimension - 2048;
+    CHECK(make_dispatch_key(profile, VectorType::fp64, 90).index_bits == 64);
+    profile.nnz = kMaxDimension / 2;
+    CHECK(make_dispatch_key(profile, VectorType::fp64, 90).index_bits == 32);
+}
+
 TEST_CASE("dispatch: what the row before gathered is near only where rows are short") {
     OrientationProfile profile;
     profile.rows = 1600;

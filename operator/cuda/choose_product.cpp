@@ -112,10 +112,15 @@ ChosenProduct<T> choose_product(const DeviceCsr<T>& a, const HostOffsets& offset
         throw InputError(fmt::format("{} would round the values of A, which its stored form does not hold exactly", text(*rules.forced)));
     }
     if (before != nullptr && before->choice && before->key == chosen.decision.key) {
-        chosen.decision = *before;
-        chosen.product = make_csr_product(a, offsets, profile.longest, *before->choice, context);
-        chosen.rounded_values = rounds(*before->choice);
-        return chosen;
+        try {
+            chosen.product = make_csr_product(a, offsets, profile.longest, *before->choice, context);
+            chosen.decision = *before;
+            chosen.rounded_values = rounds(*before->choice);
+            return chosen;
+        } catch (const InputError&) {
+            // What the key took from a sample of the matrix before does not hold for this one: chosen anew, as below.
+        } catch (const OutOfMemory&) {
+        }
     }
 
     const std::vector<Candidate> candidates = permitted(key, rules);

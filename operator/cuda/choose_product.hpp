@@ -28,7 +28,7 @@ struct ChosenProduct {
 };
 
 // Throws InputError where a forced kernel does not fit the matrix, or would round its values and rules.narrow does not ask for that.
-// before: the decision for the matrix that this one replaces; kept where the dispatch key is the same.
+// before: the decision for the matrix that this one replaces; kept where the dispatch key is the same and the kernel fits.
 template <class T>
 ChosenProduct<T> choose_product(const DeviceCsr<T>& a, const HostOffsets& offsets, const ChoiceRules& rules, const ProductDecision* before,
                                 const CudaContext& context);

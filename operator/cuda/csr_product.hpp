@@ -4,19 +4,19 @@
 #include <cuda_runtime_api.h>
 
 #include <cstdint>
-#include <limits>
 #include <memory>
 #include <optional>
 #include <string>
 
 #include "memory/device_buffer.hpp"
+#include "operator/csr_matrix.hpp"
 #include "operator/linear_operator.hpp"
 #include "operator/spmv_choice.hpp"
 
 namespace lsmr::cuda {
 
 // cuSPARSE takes 32-bit offsets with 32-bit columns only, and its transpose a 32-bit nnz.
-inline constexpr std::int64_t kMax32 = std::numeric_limits<std::int32_t>::max();
+inline constexpr std::int64_t kMax32 = kMaxNarrowEntries;
 
 // CSR in device memory as it came: offsets of 32 bits where nnz allows. Buffers are shared: a product keeps those that its kernel reads, and
 // the rest is freed when this goes.

@@ -55,20 +55,18 @@ class CudaMatrixOperator final : public MatrixOperator<T>, private OnePass<T> {
             throw InputError(fmt::format("update: the new matrix is {} x {}, the operator {} x {}", a->rows(), a->cols(), rows_, cols_));
         }
         const DeviceScope scope(context_.device());
-        const OperatorPlan before = std::move(plan_);
+        OperatorPlan before = std::move(plan_);
         plan_ = {};
-        forward_.reset();
-        adjoint_.reset();
         std::unique_ptr<cuda::OnePassProduct<T>> placed = std::move(one_pass_);
+        drop_products();
         ++version_;
         try {
-            build(*a, false, &before, std::move(placed));
-        } catch (const InputError&) {
-            if (before.storage != StorageKind::one_pass || options_.storage == StorageKind::one_pass) throw;
-            // One pass was chosen for the matrix before, and does not fit this one.
-            plan_ = {};
-            build(*a, false, nullptr, nullptr);
-            plan_.order = before.order;
+            rebuild(*a, before, std::move(placed));
+        } catch (...) {
+            // One product without the other would pass for a matrix without entries. The plan is what the next update goes by.
+            drop_products();
+            plan_ = std::move(before);
+            throw;
         }
     }
     const OnePass<T>* one_pass() const override { return one_pass_ ? this : nullptr; }
@@ -138,6 +136,23 @@ class CudaMatrixOperator final : public MatrixOperator<T>, private OnePass<T> {
         if (norm) norm->count += product.partials();
     }
 
+    void drop_products() {
+        forward_.reset();
+        adjoint_.reset();
+        one_pass_.reset();
+    }
+    void rebuild(const CsrMatrix& a, const OperatorPlan& before, std::unique_ptr<cuda::OnePassProduct<T>> placed) {
+        try {
+            build(a, false, &before, std::move(placed));
+        } catch (const InputError&) {
+            if (before.storage != StorageKind::one_pass || options_.storage == StorageKind::one_pass) throw;
+            // One pass was chosen for the matrix before, and does not fit this one.
+            plan_ = {};
+            build(a, false, nullptr, nullptr);
+            plan_.order = before.order;
+        }
+    }
+
     // From the host's matrix to two prepared products. before: the plan of the matrix that this one replaces; placed: one pass over that, or null.
     void build(const CsrMatrix& stored, bool stored_is_transpose, const OperatorPlan* before, std::unique_ptr<cuda::OnePassProduct<T>> placed) {
         const bool wide = stored.nnz() > kMax32;
@@ -176,7 +191,7 @@ class CudaMatrixOperator final : public MatrixOperator<T>, private OnePass<T> {
         const bool orders_before = orders_first();
         if (tries_once && !orders_before) {
             pass_as_given = make_one_pass(stored_is_transpose ? other : given, no_pass);
-            if (pass_as_given != nullptr) take_at_once(pass_as_given);
+            if (pass_as_given != nullptr) take_at_once(pass_as_given, no_pass);
             lap(plan_.setup.one_pass);
         }
         const bool dual = plan_.storage == StorageKind::dual;
@@ -305,15 +320,23 @@ class CudaMatrixOperator final : public MatrixOperator<T>, private OnePass<T> {
         } catch (const InputError& error) {
             why_not = error.what();
         } catch (const OutOfMemory&) {
-            why_not = "no memory to try it";
+            why_not = kNoMemory;
         }
         return nullptr;
     }
-    // Takes the product where it needs no comparison with those that it would replace, and leaves it otherwise.
-    void take_at_once(std::unique_ptr<cuda::OnePassProduct<T>>& product) {
+    // Takes the product where it needs no comparison with those that it would replace, and leaves it otherwise; drops it where memory does not
+    // suffice for its vectors, and says so.
+    void take_at_once(std::unique_ptr<cuda::OnePassProduct<T>>& product, std::string& why_not) {
         std::string times;
         if (!options_.deterministic) {
-            const double once = time_once(*product);
+            double once = 0;
+            try {
+                once = time_once(*product);
+            } catch (const OutOfMemory&) {
+                why_not = kNoMemory;
+                product.reset();
+                return;
+            }
             const double pair = product->least_pair_seconds();
             if (once * cuda::kOnePassGainAtOnce > pair) return;
             times = fmt::format(", {:.1f} us where two take {:.1f} us at least", 1e6 * once, 1e6 * pair);
@@ -327,9 +350,14 @@ class CudaMatrixOperator final : public MatrixOperator<T>, private OnePass<T> {
             DeviceCsr<T> forward, adjoint;  // shapes
             forward.rows = adjoint.cols = rows_;
             forward.cols = adjoint.rows = cols_;
-            const double pair = cuda::time_product(forward, *forward_, kWarmUp, kRepeats, context_) +
-                                cuda::time_product(adjoint, *adjoint_, kWarmUp, kRepeats, context_);
-            const double once = time_once(*product);
+            double pair = 0, once = 0;
+            try {
+                pair = cuda::time_product(forward, *forward_, kWarmUp, kRepeats, context_) + cuda::time_product(adjoint, *adjoint_, kWarmUp, kRepeats, context_);
+                once = time_once(*product);
+            } catch (const OutOfMemory&) {
+                why_not = kNoMemory;
+                return;
+            }
             if (once >= pair) {
                 why_not = fmt::format("it takes {:.1f} us, they take {:.1f} us", 1e6 * once, 1e6 * pair);
                 return;
@@ -348,6 +376,7 @@ class CudaMatrixOperator final : public MatrixOperator<T>, private OnePass<T> {
         plan_.adjoint_decision = {};
     }
     double time_once(const cuda::OnePassProduct<T>& product) const { return cuda::time_one_pass(rows_, cols_, product, kWarmUp, kRepeats, context_); }
+    static constexpr const char* kNoMemory = "no memory to try it";
     static constexpr int kWarmUp = 1;
     static constexpr int kRepeats = 5;
 
