@@ -20,6 +20,7 @@
 #include "preconditioner_suite.hpp"
 #include "solver_suite.hpp"
 #include "stop_suite.hpp"
+#include "storage_suite.hpp"
 #include "transform_suite.hpp"
 
 using namespace lsmr;
@@ -27,17 +28,6 @@ using namespace lsmr::test;
 using namespace lsmr::test::products;
 
 namespace {
-
-class Threads {
-  public:
-    explicit Threads(int threads) : before_(omp_get_max_threads()) { omp_set_num_threads(threads); }
-    ~Threads() { omp_set_num_threads(before_); }
-    Threads(const Threads&) = delete;
-    Threads& operator=(const Threads&) = delete;
-
-  private:
-    int before_;
-};
 
 OperatorOptions once() {
     OperatorOptions options;
@@ -310,41 +300,7 @@ TEST_CASE("cpu one pass: taken where it pays, for any number of threads") {
 }
 
 TEST_CASE("cpu one pass: iterations as with two products") {
-    const Matrix a = matrix_with_rows(random_lengths(30000, 8, 8, 91), 700, 91);
-    const Vector b = products::random_vector(a->rows(), 92);
-    for (const Precision precision : {Precision::fp64, Precision::fp32}) {
-        for (const Method method : {Method::lsmr, Method::lsqr, Method::cgls}) {
-            for (const double damp : {0.0, 0.3}) {
-                for (const int threads : {1, 3, 17}) {
-                    CAPTURE(name(precision));
-                    CAPTURE(name(method));
-                    CAPTURE(threads);
-                    PrepareOptions pass = one_pass_on_cpu();
-                    pass.threads = threads;
-                    PrepareOptions two = pass;
-                    pass.precision = two.precision = precision;
-                    two.storage = StorageKind::dual;
-                    const SolveOptions options = exactly(method, 12, damp);
-                    PreparedProblem of_pass(a, pass), of_two(a, two);
-                    CHECK(of_pass.info().plan.storage == StorageKind::one_pass);
-                    Vector x(static_cast<std::size_t>(a->cols()), 0.0), x2 = x;
-                    const SolveResult r = of_pass.solve(b, x, options), r2 = of_two.solve(b, x2, options);
-                    CHECK(r.iterations == r2.iterations);
-                    const double tolerance = precision == Precision::fp64 ? 1e-12 : 1e-4;
-                    double difference = 0, size = 0;
-                    for (std::size_t j = 0; j < x.size(); ++j) {
-                        difference = std::max(difference, std::abs(x[j] - x2[j]));
-                        size = std::max(size, std::abs(x2[j]));
-                    }
-                    CHECK(difference <= tolerance * size);
-                    CHECK(r.norms.r == doctest::Approx(r2.norms.r).epsilon(tolerance));
-                    Vector again(x.size(), 0.0);
-                    of_pass.solve(b, again, options);
-                    CHECK(again == x);
-                }
-            }
-        }
-    }
+    suite_iterates_as_dual(one_pass_on_cpu(), matrix_with_rows(random_lengths(30000, 8, 8, 91), 700, 91), 1e-12, 1e-4);
 }
 
 TEST_CASE("cpu one pass: start centre and damping against dense answers") { suite_start_and_center(one_pass_on_cpu()); }

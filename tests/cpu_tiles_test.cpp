@@ -1,6 +1,5 @@
 // A in tiles that both products read, on the CPU.
 #include <fmt/format.h>
-#include <omp.h>
 
 #include <algorithm>
 #include <limits>
@@ -14,6 +13,7 @@
 #include "preconditioner_suite.hpp"
 #include "solver_suite.hpp"
 #include "stop_suite.hpp"
+#include "storage_suite.hpp"
 #include "transform_suite.hpp"
 
 using namespace lsmr;
@@ -21,17 +21,6 @@ using namespace lsmr::test;
 using namespace lsmr::test::products;
 
 namespace {
-
-class Threads {
-  public:
-    explicit Threads(int threads) : before_(omp_get_max_threads()) { omp_set_num_threads(threads); }
-    ~Threads() { omp_set_num_threads(before_); }
-    Threads(const Threads&) = delete;
-    Threads& operator=(const Threads&) = delete;
-
-  private:
-    int before_;
-};
 
 OperatorOptions in_tiles() {
     OperatorOptions options;
@@ -232,41 +221,7 @@ TEST_CASE("cpu tiles: taken where it pays") {
 }
 
 TEST_CASE("cpu tiles: iterations as with two orientations") {
-    const Matrix a = matrix_with_rows(random_lengths(30000, 4, 8, 91), 9001, 91);
-    const Vector b = products::random_vector(a->rows(), 92);
-    for (const Precision precision : {Precision::fp64, Precision::fp32}) {
-        for (const Method method : {Method::lsmr, Method::lsqr, Method::cgls}) {
-            for (const double damp : {0.0, 0.3}) {
-                for (const int threads : {1, 3, 17}) {
-                    CAPTURE(name(precision));
-                    CAPTURE(name(method));
-                    CAPTURE(threads);
-                    PrepareOptions tiles = tiles_on_cpu();
-                    tiles.threads = threads;
-                    PrepareOptions dual = tiles;
-                    tiles.precision = dual.precision = precision;
-                    dual.storage = StorageKind::dual;
-                    const SolveOptions options = exactly(method, 12, damp);
-                    PreparedProblem of_tiles(a, tiles), of_dual(a, dual);
-                    CHECK(of_tiles.info().plan.storage == StorageKind::tiles);
-                    Vector x(static_cast<std::size_t>(a->cols()), 0.0), x2 = x;
-                    const SolveResult r = of_tiles.solve(b, x, options), r2 = of_dual.solve(b, x2, options);
-                    CHECK(r.iterations == r2.iterations);
-                    const double tolerance = precision == Precision::fp64 ? 1e-11 : 1e-3;
-                    double difference = 0, size = 0;
-                    for (std::size_t j = 0; j < x.size(); ++j) {
-                        difference = std::max(difference, std::abs(x[j] - x2[j]));
-                        size = std::max(size, std::abs(x2[j]));
-                    }
-                    CHECK(difference <= tolerance * size);
-                    CHECK(r.norms.r == doctest::Approx(r2.norms.r).epsilon(tolerance));
-                    Vector again(x.size(), 0.0);
-                    of_tiles.solve(b, again, options);
-                    CHECK(again == x);
-                }
-            }
-        }
-    }
+    suite_iterates_as_dual(tiles_on_cpu(), matrix_with_rows(random_lengths(30000, 4, 8, 91), 9001, 91), 1e-11, 1e-3);
 }
 
 TEST_CASE("cpu tiles: start centre and damping against dense answers") { suite_start_and_center(tiles_on_cpu()); }
