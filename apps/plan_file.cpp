@@ -99,7 +99,10 @@ void adopt_kernels(const Checkpoint& checkpoint, PrepareOptions& options) {
     }
     if (options.storage == StorageKind::automatic) {
         for (const auto& [name_of_setting, value] : checkpoint.identity.settings) {
-            if (name_of_setting == "the storage of A" && value == name(StorageKind::one_pass)) options.storage = StorageKind::one_pass;
+            if (name_of_setting != "the storage of A") continue;
+            for (const StorageKind kind : {StorageKind::dual, StorageKind::single, StorageKind::one_pass, StorageKind::tiles}) {
+                if (value == name(kind)) options.storage = kind;
+            }
         }
     }
     if (options.forward_kernel || options.adjoint_kernel || options.spmv != SpmvKind::automatic) return;

@@ -224,6 +224,21 @@ TEST_CASE("cli: a solve that is killed again and again ends with the same x") {
     CHECK(fs::exists(folder / "s"));
 }
 
+TEST_CASE("cli: a state keeps the storage of A that was asked for") {
+    const Folder folder;
+    const std::string a = std::string(LSMR_SAMPLES_PATH) + "/tomography.mtx";
+    const std::vector<std::string> solve{a, "--device", "cpu", "--atol", "1e-10", "--btol", "1e-10", "--conlim", "0", "-q"};
+    for (const char* storage : {"dual", "single", "one-pass", "tiles"}) {
+        CAPTURE(storage);
+        const std::string state = folder / storage;
+        CHECK(run(with(solve, {"--storage", storage, "--max-iter", "5", "--save-state", state})).code == 2);
+        const Run rest = run(with(solve, {"--resume", state, "-o", "-"}));
+        CHECK(rest.code == 0);
+        CHECK(rest.out == run(with(solve, {"--storage", storage, "-o", "-"})).out);
+    }
+    CHECK(run(with(solve, {"--resume", folder / "tiles", "--storage", "dual"})).says("the storage of A was tiles, now it is dual"));
+}
+
 TEST_CASE("cli: states are saved where a solve stops, and refused where they do not fit") {
     const Folder folder;
     const std::string a = folder.write("A.mtx", long_chain(400));

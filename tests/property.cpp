@@ -90,10 +90,12 @@ Case make_case(std::uint64_t seed) {
     const bool bidiagonal = p.options.method == Method::lsmr || p.options.method == Method::lsqr;
     if (bidiagonal && p.prepare.preconditioner == Preconditioner::none) p.options.reorthogonalize = one_of<std::int64_t>(random, {0, 0, 3, SolveOptions::kAll});
     if (p.prepare.precision == Precision::mixed) p.options.reorthogonalize = 0;
-    p.words = fmt::format("{} x {}, {} entries, spread {:g}, 2^{}, b 2^{}, defect {}; {}, {}, scale {}, precondition {}, damp {:g}{}, {}{}{}, tol {:g}, reorth {}",
+    p.prepare.storage = one_of(random, {StorageKind::automatic, StorageKind::dual, StorageKind::single, StorageKind::one_pass, StorageKind::tiles});
+    p.words = fmt::format("{} x {}, {} entries, spread {:g}, 2^{}, b 2^{}, defect {}; {}, {}, scale {}, precondition {}, damp {:g}{}, {}{}{}, tol {:g}, reorth {}, storage {}",
                           rows, cols, p.a->nnz(), spread, exponent, b_exponent, defect, name(p.options.method), name(p.prepare.precision),
                           name(p.prepare.scale), name(p.prepare.preconditioner), p.options.damp, p.d.empty() ? "" : ", column damps",
-                          name(p.options.damp_center), p.warm ? ", x0" : "", p.w.empty() ? "" : ", weights", tolerance, p.options.reorthogonalize);
+                          name(p.options.damp_center), p.warm ? ", x0" : "", p.w.empty() ? "" : ", weights", tolerance, p.options.reorthogonalize,
+                          name(p.prepare.storage));
     return p;
 }
 
