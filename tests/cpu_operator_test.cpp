@@ -10,6 +10,8 @@
 #include "operator/cpu/row_storage.hpp"
 #include "operator/formats/row_plans.hpp"
 #include "operator/function_operator.hpp"
+#include "operator/profile.hpp"
+#include "operator/spmv_choice.hpp"
 #include "operator/stacked_operator.hpp"
 #include "cpu_rig.hpp"
 #include "operator_suite.hpp"
@@ -383,6 +385,32 @@ TEST_CASE("cpu operator: stack of A and lambda I") {
 
     const auto narrow_bottom = make_cpu_scaled_identity<double>(22, 0.25);
     CHECK_THROWS_WITH_AS(StackedOperator<double>(*top, *narrow_bottom, &one), "stack: the upper operator has 23 columns, the lower 22", InputError);
+}
+
+TEST_CASE("cpu operator: an update that fails between the two products leaves neither") {
+    // A diagonal, and the same shape with entries on more diagonals than are stored.
+    std::vector<std::int64_t> rows, columns;
+    const std::int64_t n = 2 * kDiagonalCap;
+    for (std::int64_t i = 0; i < n; ++i) {
+        rows.push_back(i);
+        columns.push_back(i / 2 * (i % 2));
+    }
+    const auto scattered = share(CsrMatrix::from_coo(n, n, rows, columns, random_vector(n, 88)));
+    for (std::int64_t i = 0; i < n; ++i) columns[static_cast<std::size_t>(i)] = i;
+    const auto diagonal = share(CsrMatrix::from_coo(n, n, rows, columns, random_vector(n, 89)));
+    OperatorOptions options;
+    options.forward = parse_format("coo");
+    options.adjoint = parse_format("dia");
+    auto op = make_cpu_operator<double>(diagonal, options);
+    MatrixOperator<double>& same = *op;
+    CpuRig<double> rig(std::move(op));
+    check_both_products<double>(diagonal, rig);
+    CHECK_THROWS_AS(same.update(scattered), InputError);  // A x has its arrays by then
+    auto y = random_vector(n, 90);
+    CHECK_THROWS_AS(rig.product(true, 1, random_vector(n, 91), 0.5, y, false), InputError);
+    CHECK_THROWS_AS(rig.product(false, 1, random_vector(n, 91), 0.5, y, false), InputError);
+    same.update(diagonal);
+    check_both_products<double>(diagonal, rig);
 }
 
 TEST_CASE("cpu operator: two functions as an operator") {

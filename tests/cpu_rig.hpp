@@ -37,4 +37,19 @@ std::unique_ptr<Rig<T>> make_rig(std::shared_ptr<const CsrMatrix> a, const Opera
     return std::make_unique<CpuRig<T>>(make_cpu_operator<T>(std::move(a), options));
 }
 
+// Both, against plain loops, with and without y.
+template <class T>
+void check_both_products(const std::shared_ptr<const CsrMatrix>& a, Rig<T>& rig) {
+    for (const bool adjoint : {false, true}) {
+        for (const double b : {-0.5, 0.0}) {
+            const auto x = narrow<T>(products::random_vector(adjoint ? a->rows() : a->cols(), 71));
+            auto y = narrow<T>(products::random_vector(adjoint ? a->cols() : a->rows(), 72));
+            if (b == 0) std::fill(y.begin(), y.end(), std::numeric_limits<T>::quiet_NaN());  // not read
+            const auto before = y;
+            const double squares = rig.product(adjoint, 0.75, x, b, y, false);
+            check_product(*a, adjoint, 0.75, x, b, before, y, squares);
+        }
+    }
+}
+
 }  // namespace lsmr::test::products

@@ -54,20 +54,6 @@ Matrix hubs() {
     return share(CsrMatrix::from_coo(m, n, rows, columns, products::random_vector(static_cast<std::int64_t>(rows.size()), 28)));
 }
 
-template <class T>
-void check_both_products(const Matrix& a, Rig<T>& rig) {
-    for (const bool adjoint : {false, true}) {
-        for (const double b : {-0.5, 0.0}) {
-            const auto x = narrow<T>(products::random_vector(adjoint ? a->rows() : a->cols(), 71));
-            auto y = narrow<T>(products::random_vector(adjoint ? a->cols() : a->rows(), 72));
-            if (b == 0) std::fill(y.begin(), y.end(), std::numeric_limits<T>::quiet_NaN());  // not read
-            const auto before = y;
-            const double squares = rig.product(adjoint, 0.75, x, b, y, false);
-            check_product(*a, adjoint, 0.75, x, b, before, y, squares);
-        }
-    }
-}
-
 template <class T, cpu::InstructionSet set>
 void suite_tiles() {
     if (set > cpu::best_instruction_set<T>()) {

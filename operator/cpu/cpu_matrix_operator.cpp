@@ -30,9 +30,18 @@ class CpuMatrixOperator final : public MatrixOperator<T>, private OnePass<T> {
             throw InputError(fmt::format("update: the new matrix is {} x {}, the operator {} x {}", a->rows(), a->cols(), rows(), cols()));
         }
         ++version_;
-        const OrderDecision order = std::move(plan_.order);
-        choose_order(a);
-        build(std::move(a));
+        const OrderDecision order = plan_.order;
+        holds_matrix_ = false;
+        try {
+            choose_order(a);
+            build(std::move(a));
+        } catch (...) {
+            // One product without the other would pass for a matrix without entries.
+            drop_products();
+            plan_.order = order_decision_ = order;
+            throw;
+        }
+        holds_matrix_ = true;
         plan_.order = order_decision_ = order;
     }
     std::int64_t version() const override { return version_; }
@@ -60,6 +69,19 @@ class CpuMatrixOperator final : public MatrixOperator<T>, private OnePass<T> {
         order_decision_ = std::move(decision);
     }
 
+    void drop_products() {
+        forward_ = {};
+        adjoint_ = {};
+        one_pass_.reset();
+        tiles_.reset();
+        forward_format_.reset();
+        adjoint_format_.reset();
+        transposed_.reset();
+    }
+    void check_matrix() const {
+        if (!holds_matrix_) throw InputError("operator: its last update failed, so it holds no matrix; update it again");
+    }
+
     void build(std::shared_ptr<const CsrMatrix> a) {
         const OperatorOptions& options = options_;
         cpu::Kernels<T> kernels = kernels_;
@@ -80,13 +102,7 @@ class CpuMatrixOperator final : public MatrixOperator<T>, private OnePass<T> {
             throw InputError(fmt::format("storage single is refused: it multiplies by A^T from CSR of A, and {} was asked for", text(*options.adjoint)));
         }
         a_ = std::move(a);
-        forward_ = {};
-        adjoint_ = {};
-        one_pass_.reset();
-        tiles_.reset();
-        forward_format_.reset();
-        adjoint_format_.reset();
-        transposed_.reset();
+        drop_products();
         plan_ = {};
         plan_.order = order_decision_;
         plan_.setup.order = order_decision_.setup_seconds;
@@ -135,12 +151,14 @@ class CpuMatrixOperator final : public MatrixOperator<T>, private OnePass<T> {
             plan_.adjoint = "the same tiles";
         } else {
             // The memory is short, or the products are few: one form of A that both read.
-            forward_ = cpu::RowStorage<T>(*a_, options.exponent, cpu::Kernels<T>{kernels.set, cpu::Narrowing::none, 1, cpu::Slicing::none}, cpu::Sharing::in_place);
+            const cpu::Kernels<T> plain{kernels.set, cpu::Narrowing::none, 1, cpu::Slicing::none};
+            forward_ = cpu::RowStorage<T>(*a_, options.exponent, plain, cpu::Sharing::in_place);
             plan_.adjoint = "own csr row panels (OpenMP)";
         }
         if (!options.forward && !tiles_) plan_.forward = own + forward_.words();
         if (one_pass_) plan_.forward = fmt::format("one pass ({}, {} part{})", plan_.forward, one_pass_->parts(), one_pass_->parts() == 1 ? "" : "s");
-        plan_.bytes = (one_pass_ ? one_pass_->bytes() : 0) + (tiles_ ? tiles_->bytes() : 0) + a_->bytes() + forward_.bytes() + adjoint_.bytes() + (transposed_ ? transposed_->bytes() : 0);
+        plan_.bytes = a_->bytes() + forward_.bytes() + adjoint_.bytes() + (transposed_ ? transposed_->bytes() : 0) + (one_pass_ ? one_pass_->bytes() : 0) +
+                      (tiles_ ? tiles_->bytes() : 0);
         for (const auto* format : {forward_format_.get(), adjoint_format_.get()}) plan_.bytes += format ? format->bytes() : 0;
         clock.lap(plan_.setup.choice);
     }
@@ -176,12 +194,14 @@ class CpuMatrixOperator final : public MatrixOperator<T>, private OnePass<T> {
     const OnePass<T>* one_pass() const override { return one_pass_ ? this : nullptr; }
 
     void apply(Scalar<T> a, const T* x, Scalar<T> b, T* y, Workspace& workspace, NormPartials* norm) const override {
+        check_matrix();
         if (tiles_) tiles_->apply(*a.wide, x, *b.wide, y, static_cast<HostWorkspace&>(workspace).tiles, norm);
         else if (forward_format_) forward_format_->apply(*a.wide, x, *b.wide, y, norm);
         else forward_.apply(*a.wide, x, *b.wide, y, norm);
     }
 
     void apply_adjoint(Scalar<T> a, const T* x, Scalar<T> b, T* y, Workspace& workspace, NormPartials* norm) const override {
+        check_matrix();
         if (one_pass_) {
             auto& scratch = static_cast<HostWorkspace&>(workspace).pass;
             one_pass_->keep_adjoint(x, scratch);
@@ -220,6 +240,7 @@ class CpuMatrixOperator final : public MatrixOperator<T>, private OnePass<T> {
     OperatorOptions options_;
     cpu::Kernels<T> kernels_;
     std::int64_t version_ = 0;
+    bool holds_matrix_ = true;  // false after an update that failed
     cpu::RowStorage<T> forward_;
     cpu::RowStorage<T> adjoint_;
     std::optional<cpu::OnePassRows<T>> one_pass_;        // over forward_

@@ -35,8 +35,8 @@ void for_each_chunk(std::int64_t count, const F& f) {
     Team::loop(count, f);
 }
 
-// A chunk of rows as it is stored, in rows or, where it has an order, in slices. Columns are those of the matrix, or 16-bit ones that count from first_column and are followed by
-// kPadding more; values are of type T or, where T is double and all are exact in it, float. What is not used is null.
+// A chunk of rows as it is stored, in rows or, where it has an order, in slices. Columns are those of the matrix, or 16-bit ones that count from
+// first_column and are followed by kPadding more; values are of type T or, where T is double and all are exact in it, float. What is not used is null.
 template <class T>
 struct RowChunk {
     std::int64_t first_row = 0;
