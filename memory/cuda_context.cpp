@@ -138,9 +138,10 @@ CudaContext::CudaContext(int device, std::int64_t memory_limit_bytes, CUstream_s
 }
 
 CudaContext::~CudaContext() {
-    int previous = 0;
+    int previous = state_->device;
     cudaGetDevice(&previous);
-    LSMR_CHECK_NOTHROW(cudaSetDevice(state_->device));
+    const bool elsewhere = previous != state_->device;
+    if (elsewhere) LSMR_CHECK_NOTHROW(cudaSetDevice(state_->device));
     LSMR_CHECK_NOTHROW(cudaStreamSynchronize(state_->stream));
     if (state_->cublas != nullptr) LSMR_CHECK_NOTHROW(cublasDestroy(state_->cublas));
     if (state_->cusparse != nullptr) LSMR_CHECK_NOTHROW(cusparseDestroy(state_->cusparse));
@@ -149,7 +150,7 @@ CudaContext::~CudaContext() {
     LSMR_CHECK_NOTHROW(cudaStreamSynchronize(state_->stream));
     state_->pool.reset();
     if (state_->owns_stream) LSMR_CHECK_NOTHROW(cudaStreamDestroy(state_->stream));
-    LSMR_CHECK_NOTHROW(cudaSetDevice(previous));
+    if (elsewhere) LSMR_CHECK_NOTHROW(cudaSetDevice(previous));
 }
 
 int CudaContext::device() const { return state_->device; }
@@ -217,6 +218,9 @@ DeviceScope::DeviceScope(int device) : previous_(device) {
     LSMR_CHECK(cudaGetDevice(&previous_));
     if (previous_ != device) LSMR_CHECK(cudaSetDevice(device));
 }
-DeviceScope::~DeviceScope() { LSMR_CHECK_NOTHROW(cudaSetDevice(previous_)); }
+DeviceScope::~DeviceScope() {
+    int current = previous_;
+    if (cudaGetDevice(&current) == cudaSuccess && current != previous_) LSMR_CHECK_NOTHROW(cudaSetDevice(previous_));
+}
 
 }  // namespace lsmr

@@ -123,6 +123,13 @@ void* MemoryPool::allocate(std::int64_t bytes, CUstream_st* stream) {
     LSMR_EXPECT(bytes >= 0);
     if (bytes == 0) return nullptr;
     bytes = rounded_up(bytes);
+    cudaStreamCaptureStatus capture = cudaStreamCaptureStatusNone;
+    LSMR_CHECK(cudaStreamIsCapturing(stream, &capture));
+    if (capture != cudaStreamCaptureStatusNone) {
+        // It would be the graph's memory.
+        throw DeviceError("device memory was asked for by work that is being captured into a CUDA graph; run the same work once before");
+    }
+    const DeviceScope scope(state_->device);  // cudaMalloc and cudaMemGetInfo mean the current one
     const std::lock_guard lock(state_->mutex);
     ++cuda_counters().allocations;
     state_->streams.insert(stream);

@@ -23,7 +23,7 @@ class MemoryPool {
     MemoryPool& operator=(const MemoryPool&) = delete;
 
     // Stream-ordered; aligned to 256 bytes; null for 0 bytes. When it fails: waits for the pool's streams, gives unused memory back, tries
-    // once more; then throws OutOfMemory.
+    // once more; then throws OutOfMemory. Throws DeviceError where the stream is being captured.
     void* allocate(std::int64_t bytes, CUstream_st* stream);
     // On the stream of last use. Never throws.
     void deallocate(void* pointer, std::int64_t bytes, CUstream_st* stream) noexcept;

@@ -201,6 +201,49 @@ TEST_SUITE_END();
 
 // Out of the sanitizer's subset: refused allocations and calls count as errors for it, and it holds device memory of its own.
 
+TEST_CASE("cuda memory: memory asked for in a capture is refused in words, and nothing of it stays") {
+    LSMR_NEEDS_GPU();
+    CudaContext context(0);
+    { DeviceBuffer<double> warm(context, 1000); }
+    const auto asks = [&] { DeviceBuffer<double> some(context, 1000); };
+    CHECK_THROWS_WITH_AS(CapturedGraph(context.stream(), asks),
+                         "device memory was asked for by work that is being captured into a CUDA graph; run the same work once before", DeviceError);
+    CHECK(context.pool().live_bytes() == 0);
+    asks();
+    context.synchronize();
+}
+
+TEST_CASE("cuda memory: memory is that of the context's GPU, whichever is current, and the current one stays") {
+    LSMR_NEEDS_GPU();
+    int devices = 0;
+    LSMR_CHECK(cudaGetDeviceCount(&devices));
+    const int other = devices - 1;  // where there is one GPU: the same
+    for (const char* no_pool : {"0", "1"}) {
+        CAPTURE(no_pool);
+        setenv("LSMR_FORCE_NO_POOL", no_pool, 1);
+        CudaContext context(other);
+        unsetenv("LSMR_FORCE_NO_POOL");
+        DeviceBuffer<double> some(context, 1000);
+        cudaPointerAttributes attributes{};
+        LSMR_CHECK(cudaPointerGetAttributes(&attributes, some.data()));
+        CHECK(attributes.device == other);
+        int current = -1;
+        LSMR_CHECK(cudaGetDevice(&current));
+        CHECK(current == 0);
+        {
+            const DeviceScope outer(other);
+            const DeviceScope inner(0);
+            LSMR_CHECK(cudaGetDevice(&current));
+            CHECK(current == 0);
+            const DeviceScope innermost(other);
+            LSMR_CHECK(cudaGetDevice(&current));
+            CHECK(current == other);
+        }
+        LSMR_CHECK(cudaGetDevice(&current));
+        CHECK(current == 0);
+    }
+}
+
 TEST_CASE("cuda memory: a capture that fails leaves no error for the next launch") {
     LSMR_NEEDS_GPU();
     CudaContext context(0);

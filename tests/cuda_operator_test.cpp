@@ -4,6 +4,7 @@
 #include <numeric>
 
 #include "cuda_rig.hpp"
+#include "memory/cuda_capture.hpp"
 #include "memory/cuda_check.hpp"
 #include "memory/device_buffer.hpp"
 #include "operator/cuda/cuda_operators.hpp"
@@ -177,6 +178,36 @@ TEST_CASE("cuda operator: 200 repeats of each product are bit-identical") {
     LSMR_NEEDS_GPU();
     suite_repeats<double>(from_csr<double>, {}, 200);
     suite_repeats<float>(from_csr<float>, {}, 200);
+}
+
+TEST_CASE("cuda operator: a cusparse product with vectors that are not aligned is captured once its copies exist, and not before") {
+    LSMR_NEEDS_GPU();
+    CudaContext& context = shared_context();
+    const auto a = matrix_with_rows(random_lengths(300, 0, 9, 85), 70, 85);
+    const auto op = make_cuda_operator<double>(*a, context, with(SpmvKind::cusparse));
+    REQUIRE(op->capturable());
+    const auto workspace = op->make_workspace(&context);
+    DeviceBuffer<Coefficient<double>> coefficients(context, 2);
+    to_device(coefficients, 0, {{2, 2}, {-1, -1}}, context);
+    DeviceBuffer<double> dx(context, 71), dy(context, 301);
+    const auto x = random_vector(70, 86);
+    const auto y0 = random_vector(300, 87);
+    const auto product = [&] { op->apply(coefficients.data(), dx.data() + 1, coefficients.data() + 1, dy.data() + 1, *workspace); };
+    CHECK_THROWS_AS(CapturedGraph(context.stream(), product), DeviceError);
+    to_device(dx, 1, x, context);
+    to_device(dy, 1, y0, context);
+    product();
+    std::vector<double> once(300), replayed(300);
+    to_host(once, dy, 1, context);
+    to_device(dy, 1, y0, context);
+    const CapturedGraph graph(context.stream(), product);
+    cudaGraphExec_t executable = nullptr;
+    LSMR_CHECK(cudaGraphInstantiate(&executable, graph.get(), 0));
+    LSMR_CHECK(cudaGraphLaunch(executable, context.stream()));
+    to_host(replayed, dy, 1, context);
+    LSMR_CHECK(cudaGraphExecDestroy(executable));
+    CHECK(replayed == once);
+    check_product(*a, false, 2.0, x, -1.0, y0, replayed, std::inner_product(replayed.begin(), replayed.end(), replayed.begin(), 0.0));
 }
 
 TEST_CASE("cuda operator: the plan says what was chosen and refuses what cannot be") {

@@ -69,7 +69,7 @@ class CsrProduct {
     // Of the stream of `context`; its memory comes from that context's pool.
     virtual std::unique_ptr<ProductScratch> make_scratch(const CudaContext& context) const = 0;
     // y <- a A x + b y on the stream of the scratch's context; b = 0: y is not read. partials: null, or partials() values, which get partial
-    // sums of ||y||^2. Never allocates, never waits.
+    // sums of ||y||^2. Never waits; never allocates, but for cuSPARSE's copies of vectors that are not aligned to 16 bytes, at the first such product.
     virtual void run(Scalar<T> a, const T* x, Scalar<T> b, T* y, double* partials, ProductScratch& scratch) const = 0;
     virtual std::int32_t partials() const = 0;
     virtual std::int64_t bytes() const = 0;  // of the arrays it holds

@@ -1,18 +1,15 @@
 // A product by cuSPARSE with A in dense blocks, for comparison: places without an entry are zeros, so a non-finite x spreads.
-#include <cusparse.h>
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <vector>
 
 #include "operator/cuda/block_arrays.hpp"
+#include "operator/cuda/cusparse_descriptors.hpp"
 #include "operator/cuda/vector_kernels.hpp"
 
 namespace lsmr::cuda {
 namespace {
-
-template <class T>
-constexpr cudaDataType kCudaType = sizeof(T) == sizeof(double) ? CUDA_R_64F : CUDA_R_32F;
 
 // cuSPARSE does not take every size of block; which, only its answer says.
 void check_supported(cusparseStatus_t status) {
@@ -35,20 +32,14 @@ class CusparseBsrScratch final : public ProductScratch {
         LSMR_CHECK(cudaMemcpyAsync(device_one.data(), &one, sizeof one, cudaMemcpyHostToDevice, context.stream()));
         LSMR_CHECK(cudaMemsetAsync(copy_x_.data(), 0, static_cast<std::size_t>(copy_x_.bytes()), context.stream()));
         LSMR_CHECK(cudaMemsetAsync(copy_y_.data(), 0, static_cast<std::size_t>(copy_y_.bytes()), context.stream()));
-        LSMR_CHECK(cusparseCreateDnVec(&x_, padded_cols, copy_x_.data(), kCudaType<T>));
-        LSMR_CHECK(cusparseCreateDnVec(&y_, padded_rows, copy_y_.data(), kCudaType<T>));
+        x_ = describe(padded_cols, copy_x_.data());
+        y_ = describe(padded_rows, copy_y_.data());
         std::size_t bytes = 0;
-        check_supported(cusparseSpMV_bufferSize(context.cusparse(), CUSPARSE_OPERATION_NON_TRANSPOSE, device_one.data(), matrix_, x_, device_one.data(), y_,
+        check_supported(cusparseSpMV_bufferSize(context.cusparse(), CUSPARSE_OPERATION_NON_TRANSPOSE, device_one.data(), matrix_, x_.get(), device_one.data(), y_.get(),
                                                 kCudaType<T>, CUSPARSE_SPMV_BSR_ALG1, &bytes));
         buffer_ = DeviceBuffer<std::byte>(context, std::max<std::int64_t>(static_cast<std::int64_t>(bytes), 256));
         context.synchronize();  // `one` goes
     }
-    ~CusparseBsrScratch() override {
-        if (y_) LSMR_CHECK_NOTHROW(cusparseDestroyDnVec(y_));
-        if (x_) LSMR_CHECK_NOTHROW(cusparseDestroyDnVec(x_));
-    }
-    CusparseBsrScratch(const CusparseBsrScratch&) = delete;
-    CusparseBsrScratch& operator=(const CusparseBsrScratch&) = delete;
 
     void run(Scalar<T> a, const T* x, Scalar<T> b, T* y, double* partials) {
         const cudaStream_t stream = context_.stream();
@@ -60,17 +51,15 @@ class CusparseBsrScratch final : public ProductScratch {
             copy(copy_x_.data(), x, cols_);
             copy(copy_y_.data(), y, rows_);
         }
-        LSMR_CHECK(cusparseDnVecSetValues(x_, in_place ? const_cast<T*>(x) : copy_x_.data()));
-        LSMR_CHECK(cusparseDnVecSetValues(y_, in_place ? y : copy_y_.data()));
-        check_supported(cusparseSpMV(context_.cusparse(), CUSPARSE_OPERATION_NON_TRANSPOSE, a.narrow, matrix_, x_, b.narrow, y_, kCudaType<T>,
+        LSMR_CHECK(cusparseDnVecSetValues(x_.get(), in_place ? const_cast<T*>(x) : copy_x_.data()));
+        LSMR_CHECK(cusparseDnVecSetValues(y_.get(), in_place ? y : copy_y_.data()));
+        check_supported(cusparseSpMV(context_.cusparse(), CUSPARSE_OPERATION_NON_TRANSPOSE, a.narrow, matrix_, x_.get(), b.narrow, y_.get(), kCudaType<T>,
                                      CUSPARSE_SPMV_BSR_ALG1, buffer_.data()));
         if (!in_place) copy(y, copy_y_.data(), rows_);
         if (partials != nullptr) launch_norm(rows_, y, partials, stream);
     }
 
   private:
-    static bool is_aligned(const T* p) { return reinterpret_cast<std::uintptr_t>(p) % 16 == 0; }
-
     const CudaContext& context_;
     cusparseSpMatDescr_t matrix_;
     std::int64_t rows_;
@@ -78,9 +67,9 @@ class CusparseBsrScratch final : public ProductScratch {
     bool exact_;
     DeviceBuffer<T> copy_x_;
     DeviceBuffer<T> copy_y_;
-    cusparseDnVecDescr_t x_ = nullptr;
-    cusparseDnVecDescr_t y_ = nullptr;
     DeviceBuffer<std::byte> buffer_;
+    VectorDescriptor x_;
+    VectorDescriptor y_;
 };
 
 template <class T>
@@ -101,18 +90,15 @@ class CusparseBsrProduct final : public CsrProduct<T> {
         LSMR_CHECK(cudaMemcpyAsync(offsets_.data(), narrow.data(), narrow.size() * sizeof(std::int32_t), cudaMemcpyHostToDevice, context.stream()));
         context.synchronize();
         block_cols_ = (cols_ + choice.block_cols - 1) / choice.block_cols;
-        check_supported(cusparseCreateBsr(&matrix_, arrays_.block_row_count(), block_cols_, arrays_.block_count(), choice.block_rows, choice.block_cols,
+        cusparseSpMatDescr_t descriptor = nullptr;
+        check_supported(cusparseCreateBsr(&descriptor, arrays_.block_row_count(), block_cols_, arrays_.block_count(), choice.block_rows, choice.block_cols,
                                           offsets_.data(), arrays_.columns().data(), arrays_.values().data(), CUSPARSE_INDEX_32I, CUSPARSE_INDEX_32I,
                                           CUSPARSE_INDEX_BASE_ZERO, kCudaType<T>, CUSPARSE_ORDER_COL));
+        matrix_.reset(descriptor);
     }
-    ~CusparseBsrProduct() override {
-        if (matrix_) LSMR_CHECK_NOTHROW(cusparseDestroySpMat(matrix_));
-    }
-    CusparseBsrProduct(const CusparseBsrProduct&) = delete;
-    CusparseBsrProduct& operator=(const CusparseBsrProduct&) = delete;
 
     std::unique_ptr<ProductScratch> make_scratch(const CudaContext& context) const override {
-        return std::make_unique<CusparseBsrScratch<T>>(matrix_, rows_, cols_, arrays_.block_row_count() * choice_.block_rows,
+        return std::make_unique<CusparseBsrScratch<T>>(matrix_.get(), rows_, cols_, arrays_.block_row_count() * choice_.block_rows,
                                                        block_cols_ * choice_.block_cols, context);
     }
     void run(Scalar<T> a, const T* x, Scalar<T> b, T* y, double* partials, ProductScratch& scratch) const override {
@@ -129,7 +115,7 @@ class CusparseBsrProduct final : public CsrProduct<T> {
     std::int64_t block_cols_ = 0;
     BlockArrays<T> arrays_;
     DeviceBuffer<std::int32_t> offsets_;
-    cusparseSpMatDescr_t matrix_ = nullptr;
+    MatrixDescriptor matrix_;
 };
 
 }  // namespace

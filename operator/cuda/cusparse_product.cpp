@@ -1,17 +1,13 @@
 // A product by cuSPARSE: the descriptors and the work buffer belong to the scratch, made once; a run only sets the vectors' addresses.
-#include <cusparse.h>
 #include <fmt/format.h>
 
 #include <algorithm>
 
-#include "operator/cuda/csr_product.hpp"
+#include "operator/cuda/cusparse_descriptors.hpp"
 #include "operator/cuda/vector_kernels.hpp"
 
 namespace lsmr::cuda {
 namespace {
-
-template <class T>
-constexpr cudaDataType kCudaType = sizeof(T) == sizeof(double) ? CUDA_R_64F : CUDA_R_32F;
 
 template <class T>
 class CusparseScratch final : public ProductScratch {
@@ -24,28 +20,20 @@ class CusparseScratch final : public ProductScratch {
         const T one = 1;
         DeviceBuffer<T> device_one(context, 1);  // where cuSPARSE's handle expects scalars
         LSMR_CHECK(cudaMemcpyAsync(device_one.data(), &one, sizeof(T), cudaMemcpyHostToDevice, context.stream()));
-        LSMR_CHECK(cusparseCreateCsr(&matrix_, a.rows, a.cols, a.nnz, a.offsets32->data(), a.columns->data(), a.values->data(), CUSPARSE_INDEX_32I,
-                                     CUSPARSE_INDEX_32I, CUSPARSE_INDEX_BASE_ZERO, kCudaType<T>));
+        matrix_ = describe(a);
         // Any address will do until the first product.
-        LSMR_CHECK(cusparseCreateDnVec(&x_, x_size_, a.values->data(), kCudaType<T>));
-        LSMR_CHECK(cusparseCreateDnVec(&y_, y_size_, a.values->data(), kCudaType<T>));
+        x_ = describe(x_size_, a.values->data());
+        y_ = describe(y_size_, a.values->data());
         std::size_t bytes = 0;
-        LSMR_CHECK(cusparseSpMV_bufferSize(context.cusparse(), operation_, device_one.data(), matrix_, x_, device_one.data(), y_, kCudaType<T>, algorithm_, &bytes));
+        LSMR_CHECK(cusparseSpMV_bufferSize(context.cusparse(), operation_, device_one.data(), matrix_.get(), x_.get(), device_one.data(), y_.get(), kCudaType<T>, algorithm_, &bytes));
         // Never null, even where cuSPARSE asks for nothing.
         buffer_ = DeviceBuffer<std::byte>(context, std::max<std::int64_t>(static_cast<std::int64_t>(bytes), 256));
-        LSMR_CHECK(cusparseSpMV_preprocess(context.cusparse(), operation_, device_one.data(), matrix_, x_, device_one.data(), y_, kCudaType<T>, algorithm_,
+        LSMR_CHECK(cusparseSpMV_preprocess(context.cusparse(), operation_, device_one.data(), matrix_.get(), x_.get(), device_one.data(), y_.get(), kCudaType<T>, algorithm_,
                                            buffer_.data()));
     }
-    ~CusparseScratch() override {
-        if (y_) LSMR_CHECK_NOTHROW(cusparseDestroyDnVec(y_));
-        if (x_) LSMR_CHECK_NOTHROW(cusparseDestroyDnVec(x_));
-        if (matrix_) LSMR_CHECK_NOTHROW(cusparseDestroySpMat(matrix_));
-    }
-    CusparseScratch(const CusparseScratch&) = delete;
-    CusparseScratch& operator=(const CusparseScratch&) = delete;
 
     void run(Scalar<T> a, const T* x, Scalar<T> b, T* y, double* partials) {
-        // cuSPARSE wants 16-byte alignment; a vector that is not so goes through a copy.
+        // cuSPARSE wants 16-byte alignment; a vector that is not so goes through a copy, for which the first such product takes memory.
         const bool aligned = is_aligned(x) && is_aligned(y);
         const cudaStream_t stream = context_.stream();
         T* to = y;
@@ -57,25 +45,23 @@ class CusparseScratch final : public ProductScratch {
             x = copy_x_.data();
             to = copy_y_.data();
         }
-        LSMR_CHECK(cusparseDnVecSetValues(x_, const_cast<T*>(x)));
-        LSMR_CHECK(cusparseDnVecSetValues(y_, to));
-        LSMR_CHECK(cusparseSpMV(context_.cusparse(), operation_, a.narrow, matrix_, x_, b.narrow, y_, kCudaType<T>, algorithm_, buffer_.data()));
+        LSMR_CHECK(cusparseDnVecSetValues(x_.get(), const_cast<T*>(x)));
+        LSMR_CHECK(cusparseDnVecSetValues(y_.get(), to));
+        LSMR_CHECK(cusparseSpMV(context_.cusparse(), operation_, a.narrow, matrix_.get(), x_.get(), b.narrow, y_.get(), kCudaType<T>, algorithm_, buffer_.data()));
         if (!aligned) LSMR_CHECK(cudaMemcpyAsync(y, to, static_cast<std::size_t>(y_size_) * sizeof(T), cudaMemcpyDeviceToDevice, stream));
         if (partials != nullptr) launch_norm(y_size_, y, partials, stream);
     }
 
   private:
-    static bool is_aligned(const T* p) { return reinterpret_cast<std::uintptr_t>(p) % 16 == 0; }
-
     const CudaContext& context_;
     cusparseOperation_t operation_;
     cusparseSpMVAlg_t algorithm_;
     std::int64_t x_size_ = 0;
     std::int64_t y_size_ = 0;
-    cusparseSpMatDescr_t matrix_ = nullptr;
-    cusparseDnVecDescr_t x_ = nullptr;
-    cusparseDnVecDescr_t y_ = nullptr;
     DeviceBuffer<std::byte> buffer_;
+    MatrixDescriptor matrix_;
+    VectorDescriptor x_;
+    VectorDescriptor y_;
     DeviceBuffer<T> copy_x_;
     DeviceBuffer<T> copy_y_;
 };

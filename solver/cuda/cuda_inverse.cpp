@@ -1,7 +1,6 @@
 #include "solver/cuda/cuda_inverse.hpp"
 
 #include <cublas_v2.h>
-#include <cusparse.h>
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -10,7 +9,7 @@
 
 #include "memory/error.hpp"
 #include "memory/host_buffer.hpp"
-#include "operator/cuda/csr_product.hpp"
+#include "operator/cuda/cusparse_descriptors.hpp"
 #include "operator/cuda/uploader.hpp"
 #include "operator/cuda/vector_kernels.hpp"
 #include "operator/order.hpp"
@@ -18,9 +17,6 @@
 
 namespace lsmr {
 namespace {
-
-template <class T>
-constexpr cudaDataType kCudaType = sizeof(T) == sizeof(double) ? CUDA_R_64F : CUDA_R_32F;
 
 // y <- a P S T^-1 x + b y and y <- a T^-T S P^T x + b y, T triangular.
 template <class T>
@@ -94,28 +90,20 @@ template <class T>
 class SparseSolve {
   public:
     // a: the triangle with its diagonal. z: what is solved for, in place. one: 1, where cuSPARSE's handle expects scalars.
-    SparseSolve(const cuda::DeviceCsr<T>& a, cusparseFillMode_t fill, T* z, const T* one, const CudaContext& context) : context_(context), one_(one) {
-        LSMR_CHECK(cusparseCreateCsr(&matrix_, a.rows, a.cols, a.nnz, a.offsets32->data(), a.columns->data(), a.values->data(), CUSPARSE_INDEX_32I,
-                                     CUSPARSE_INDEX_32I, CUSPARSE_INDEX_BASE_ZERO, kCudaType<T>));
+    SparseSolve(const cuda::DeviceCsr<T>& a, cusparseFillMode_t fill, T* z, const T* one, const CudaContext& context) : context_(context), one_(one), matrix_(cuda::describe(a)), z_(cuda::describe(a.rows, z)) {
         cusparseDiagType_t diagonal = CUSPARSE_DIAG_TYPE_NON_UNIT;
-        LSMR_CHECK(cusparseSpMatSetAttribute(matrix_, CUSPARSE_SPMAT_FILL_MODE, &fill, sizeof(fill)));
-        LSMR_CHECK(cusparseSpMatSetAttribute(matrix_, CUSPARSE_SPMAT_DIAG_TYPE, &diagonal, sizeof(diagonal)));
-        LSMR_CHECK(cusparseCreateDnVec(&z_, a.rows, z, kCudaType<T>));
-        LSMR_CHECK(cusparseSpSV_createDescr(&solve_));
+        LSMR_CHECK(cusparseSpMatSetAttribute(matrix_.get(), CUSPARSE_SPMAT_FILL_MODE, &fill, sizeof(fill)));
+        LSMR_CHECK(cusparseSpMatSetAttribute(matrix_.get(), CUSPARSE_SPMAT_DIAG_TYPE, &diagonal, sizeof(diagonal)));
+        cusparseSpSVDescr_t descriptor = nullptr;
+        LSMR_CHECK(cusparseSpSV_createDescr(&descriptor));
+        solve_.reset(descriptor);
         std::size_t bytes = 0;
-        LSMR_CHECK(cusparseSpSV_bufferSize(context.cusparse(), kPlain, one_, matrix_, z_, z_, kCudaType<T>, kAlgorithm, solve_, &bytes));
+        LSMR_CHECK(cusparseSpSV_bufferSize(context.cusparse(), kPlain, one_, matrix_.get(), z_.get(), z_.get(), cuda::kCudaType<T>, kAlgorithm, solve_.get(), &bytes));
         buffer_ = DeviceBuffer<std::byte>(context, std::max<std::int64_t>(static_cast<std::int64_t>(bytes), 256));
-        LSMR_CHECK(cusparseSpSV_analysis(context.cusparse(), kPlain, one_, matrix_, z_, z_, kCudaType<T>, kAlgorithm, solve_, buffer_.data()));
+        LSMR_CHECK(cusparseSpSV_analysis(context.cusparse(), kPlain, one_, matrix_.get(), z_.get(), z_.get(), cuda::kCudaType<T>, kAlgorithm, solve_.get(), buffer_.data()));
     }
-    ~SparseSolve() {
-        if (solve_) LSMR_CHECK_NOTHROW(cusparseSpSV_destroyDescr(solve_));
-        if (z_) LSMR_CHECK_NOTHROW(cusparseDestroyDnVec(z_));
-        if (matrix_) LSMR_CHECK_NOTHROW(cusparseDestroySpMat(matrix_));
-    }
-    SparseSolve(const SparseSolve&) = delete;
-    SparseSolve& operator=(const SparseSolve&) = delete;
     void run() const {
-        LSMR_CHECK(cusparseSpSV_solve(context_.cusparse(), kPlain, one_, matrix_, z_, z_, kCudaType<T>, kAlgorithm, solve_));
+        LSMR_CHECK(cusparseSpSV_solve(context_.cusparse(), kPlain, one_, matrix_.get(), z_.get(), z_.get(), cuda::kCudaType<T>, kAlgorithm, solve_.get()));
     }
 
   private:
@@ -123,10 +111,10 @@ class SparseSolve {
     static constexpr cusparseSpSVAlg_t kAlgorithm = CUSPARSE_SPSV_ALG_DEFAULT;
     const CudaContext& context_;
     const T* one_;
-    cusparseSpMatDescr_t matrix_ = nullptr;
-    cusparseDnVecDescr_t z_ = nullptr;
-    cusparseSpSVDescr_t solve_ = nullptr;
     DeviceBuffer<std::byte> buffer_;
+    cuda::MatrixDescriptor matrix_;
+    cuda::VectorDescriptor z_;
+    cuda::SolveDescriptor solve_;
 };
 
 template <class T>

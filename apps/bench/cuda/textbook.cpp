@@ -10,7 +10,6 @@
 
 #include <cublas_v2.h>
 #include <cuda_runtime_api.h>
-#include <cusparse.h>
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -21,7 +20,7 @@
 
 #include "memory/cuda_capture.hpp"
 #include "memory/device_buffer.hpp"
-#include "operator/cuda/csr_product.hpp"
+#include "operator/cuda/cusparse_descriptors.hpp"
 #include "operator/cuda/uploader.hpp"
 #include "stopwatch.hpp"
 
@@ -29,9 +28,7 @@ namespace lsmr {
 namespace {
 
 using cuda::DeviceCsr;
-
-template <class T>
-constexpr cudaDataType kCudaType = sizeof(T) == sizeof(double) ? CUDA_R_64F : CUDA_R_32F;
+using cuda::kCudaType;
 
 cublasStatus_t nrm2(cublasHandle_t handle, int n, const double* x, double* result) { return cublasDnrm2(handle, n, x, 1, result); }
 cublasStatus_t nrm2(cublasHandle_t handle, int n, const float* x, float* result) { return cublasSnrm2(handle, n, x, 1, result); }
@@ -67,18 +64,11 @@ struct Handles {
 // A vector of the iteration, and its descriptor.
 template <class T>
 struct Vector {
-    Vector(const CudaContext& context, std::int64_t n) : values(context, n), size(static_cast<int>(n)) {
-        LSMR_CHECK(cusparseCreateDnVec(&descriptor, n, values.data(), kCudaType<T>));
-    }
-    ~Vector() {
-        if (descriptor) LSMR_CHECK_NOTHROW(cusparseDestroyDnVec(descriptor));
-    }
-    Vector(const Vector&) = delete;
-    Vector& operator=(const Vector&) = delete;
+    Vector(const CudaContext& context, std::int64_t n) : values(context, n), size(static_cast<int>(n)), descriptor(cuda::describe(n, values.data())) {}
 
     DeviceBuffer<T> values;
     int size;
-    cusparseDnVecDescr_t descriptor = nullptr;
+    cuda::VectorDescriptor descriptor;
 };
 
 // y <- a A x + b y of one stored orientation by one algorithm, preprocessed.
@@ -86,25 +76,18 @@ template <class T>
 class SparseProduct {
   public:
     SparseProduct(const DeviceCsr<T>& a, const Vector<T>& x, const Vector<T>& y, cusparseSpMVAlg_t algorithm, cusparseHandle_t handle, const CudaContext& context)
-        : x_(x), y_(y), algorithm_(algorithm), handle_(handle) {
-        LSMR_CHECK(cusparseCreateCsr(&matrix_, a.rows, a.cols, a.nnz, a.offsets32->data(), a.columns->data(), a.values->data(), CUSPARSE_INDEX_32I,
-                                     CUSPARSE_INDEX_32I, CUSPARSE_INDEX_BASE_ZERO, kCudaType<T>));
+        : x_(x), y_(y), algorithm_(algorithm), handle_(handle), matrix_(cuda::describe(a)) {
         const T one = 1;
         std::size_t bytes = 0;
-        LSMR_CHECK(cusparseSpMV_bufferSize(handle_, CUSPARSE_OPERATION_NON_TRANSPOSE, &one, matrix_, x_.descriptor, &one, y_.descriptor, kCudaType<T>,
+        LSMR_CHECK(cusparseSpMV_bufferSize(handle_, CUSPARSE_OPERATION_NON_TRANSPOSE, &one, matrix_.get(), x_.descriptor.get(), &one, y_.descriptor.get(), kCudaType<T>,
                                            algorithm_, &bytes));
         buffer_ = DeviceBuffer<std::byte>(context, std::max<std::int64_t>(static_cast<std::int64_t>(bytes), 256));
-        LSMR_CHECK(cusparseSpMV_preprocess(handle_, CUSPARSE_OPERATION_NON_TRANSPOSE, &one, matrix_, x_.descriptor, &one, y_.descriptor, kCudaType<T>,
+        LSMR_CHECK(cusparseSpMV_preprocess(handle_, CUSPARSE_OPERATION_NON_TRANSPOSE, &one, matrix_.get(), x_.descriptor.get(), &one, y_.descriptor.get(), kCudaType<T>,
                                            algorithm_, buffer_.data()));
     }
-    ~SparseProduct() {
-        if (matrix_) LSMR_CHECK_NOTHROW(cusparseDestroySpMat(matrix_));
-    }
-    SparseProduct(const SparseProduct&) = delete;
-    SparseProduct& operator=(const SparseProduct&) = delete;
 
     void run(T a, T b) const {
-        LSMR_CHECK(cusparseSpMV(handle_, CUSPARSE_OPERATION_NON_TRANSPOSE, &a, matrix_, x_.descriptor, &b, y_.descriptor, kCudaType<T>, algorithm_,
+        LSMR_CHECK(cusparseSpMV(handle_, CUSPARSE_OPERATION_NON_TRANSPOSE, &a, matrix_.get(), x_.descriptor.get(), &b, y_.descriptor.get(), kCudaType<T>, algorithm_,
                                 buffer_.data()));
     }
     const char* name() const { return algorithm_ == CUSPARSE_SPMV_CSR_ALG1 ? "cusparse-alg1" : "cusparse-alg2"; }
@@ -114,8 +97,8 @@ class SparseProduct {
     const Vector<T>& y_;
     cusparseSpMVAlg_t algorithm_;
     cusparseHandle_t handle_;
-    cusparseSpMatDescr_t matrix_ = nullptr;
     mutable DeviceBuffer<std::byte> buffer_;
+    cuda::MatrixDescriptor matrix_;
 };
 
 struct Event {
