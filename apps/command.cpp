@@ -244,6 +244,16 @@ Comparison compare(const CommandLine& line, const Problem& problem, const Outcom
     return compare_with_eigen(comparison, std::move(ours), [] { return noted_signal() != 0; });
 }
 
+// What has been read and checked by now is not to blame: it is options that contradict each other, or do not fit the problem.
+template <class Step>
+auto with_options_to_blame(const Step& step) {
+    try {
+        return step();
+    } catch (const InputError& error) {
+        throw UsageError(error.what());
+    }
+}
+
 // Puts the method that auto stands for into the options, and refuses one that does not fit A.
 void resolve_method(CommandLine& line, const CsrMatrix& a, const PreparedProblem& prepared) {
     if (is_robust(line) && line.solve.method == Method::automatic) {
@@ -256,22 +266,13 @@ void resolve_method(CommandLine& line, const CsrMatrix& a, const PreparedProblem
     line.solve.method = choice.method;
     SolveOptions options = line.solve;
     options.damp_center = DampCenter::zero;  // the file of the centre has been checked
-    try {
-        resolved_options(options, a.rows(), a.cols(), &a);
-    } catch (const InputError& error) {
-        throw UsageError(error.what());  // each flag by itself has been checked: it is the method that does not fit
-    }
+    with_options_to_blame([&] { resolved_options(options, a.rows(), a.cols(), &a); });
 }
 
 PreparedProblem prepare(const CommandLine& line, const Problem& problem) {
-    try {
-        PrepareOptions options = line.prepare;
-        options.separate_products = line.solve.method == Method::cgls || line.solve.method == Method::cg;
-        return PreparedProblem(problem.a, options);
-    } catch (const InputError& error) {
-        // The matrix has been read and checked: it is options that contradict each other.
-        throw UsageError(error.what());
-    }
+    PrepareOptions options = line.prepare;
+    options.separate_products = line.solve.method == Method::cgls || line.solve.method == Method::cg;
+    return with_options_to_blame([&] { return PreparedProblem(problem.a, options); });
 }
 
 // Before the solve, what standard_errors() would refuse after it.
@@ -339,9 +340,11 @@ int solve(CommandLine& line, Console& console) {
     if (!line.history.empty()) history.emplace(line.history);
     const std::vector<double> x_start(problem.x.begin(), problem.x.begin() + (line.compare_eigen ? a.cols() : 0));
     note_signals();
-    Outcome outcome = is_robust(line) ? fit_columns(line, problem, prepared, console)
-                                      : solve_columns(line, problem, prepared, console, history ? &*history : nullptr,
-                                                      resume ? &*resume : nullptr);
+    const auto solved = [&] {
+        return is_robust(line) ? fit_columns(line, problem, prepared, console)
+                               : solve_columns(line, problem, prepared, console, history ? &*history : nullptr, resume ? &*resume : nullptr);
+    };
+    Outcome outcome = resume ? solved() : with_options_to_blame(solved);  // a state is checked by the solve that goes on from it
     if (resume) outcome.resumed_iteration = resume->iteration;
 
     const Stopwatch writing;

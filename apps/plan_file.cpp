@@ -5,11 +5,20 @@
 #include <nlohmann/json.hpp>
 
 #include "exit_codes.hpp"
+#include "memory/cuda_context.hpp"
 
 namespace lsmr {
 namespace {
 
 constexpr const char* kSchema = "lsmr_plan/1";
+
+// Of a saved solve; empty where there is none of that name.
+std::string_view setting(const Checkpoint& checkpoint, std::string_view name) {
+    for (const auto& [name_of_setting, value] : checkpoint.identity.settings) {
+        if (name_of_setting == name) return value;
+    }
+    return {};
+}
 
 }  // namespace
 
@@ -83,38 +92,33 @@ void read_plan(std::string_view text, const std::string& name_of_plan, const Csr
 
 void adopt_order(const Checkpoint& checkpoint, PrepareOptions& options) {
     if (options.reorder != OrderKind::automatic) return;
-    for (const auto& [name_of_setting, value] : checkpoint.identity.settings) {
-        if (name_of_setting != "the order of rows and columns") continue;
-        if (const auto kind = order_named(std::string_view(value).substr(0, value.find(' ')))) options.reorder = *kind;
-    }
+    const std::string_view saved = setting(checkpoint, "the order of rows and columns");
+    if (const auto kind = order_named(saved.substr(0, saved.find(' ')))) options.reorder = *kind;
 }
 
 void adopt_kernels(const Checkpoint& checkpoint, PrepareOptions& options) {
+    // What fits the other kind of device would be refused here for itself; the solve refuses the state, and says on which device it was saved.
+    const bool on_gpu =
+        options.device == DeviceKind::cuda || (options.device == DeviceKind::automatic && probe_cuda(options.device_index).usable);
+    if ((setting(checkpoint, "the device") == "CPU") == on_gpu) return;
     if (options.executor == ExecutorKind::automatic) {
-        for (const auto& [name, value] : checkpoint.identity.settings) {
-            if (name != "the executor") continue;
-            if (value == "graph") options.executor = ExecutorKind::graph;
-            if (value == "persistent") options.executor = ExecutorKind::persistent;
+        for (const ExecutorKind kind : {ExecutorKind::graph, ExecutorKind::persistent}) {
+            if (setting(checkpoint, "the executor") == name(kind)) options.executor = kind;
         }
     }
     if (options.storage == StorageKind::automatic) {
-        for (const auto& [name_of_setting, value] : checkpoint.identity.settings) {
-            if (name_of_setting != "the storage of A") continue;
-            for (const StorageKind kind : {StorageKind::dual, StorageKind::single, StorageKind::one_pass, StorageKind::tiles}) {
-                if (value == name(kind)) options.storage = kind;
-            }
+        for (const StorageKind kind : {StorageKind::dual, StorageKind::single, StorageKind::one_pass, StorageKind::tiles}) {
+            if (setting(checkpoint, "the storage of A") == name(kind)) options.storage = kind;
         }
     }
     if (options.forward_kernel || options.adjoint_kernel || options.spmv != SpmvKind::automatic) return;
     // "stream-128x2048 (35662 items, 1056 blocks)"; on the CPU words that are no kernel's name.
-    const auto named = [&](std::string_view setting) -> std::optional<SpmvChoice> {
-        for (const auto& [name, value] : checkpoint.identity.settings) {
-            if (name != setting) continue;
-            try {
-                const SpmvChoice choice = parse_spmv_choice(std::string_view(value).substr(0, value.find(' ')));
-                if (choice.kernel != SpmvKernel::cusparse_transposed) return choice;
-            } catch (const InputError&) {
-            }
+    const auto named = [&](std::string_view product) -> std::optional<SpmvChoice> {
+        const std::string_view saved = setting(checkpoint, product);
+        try {
+            const SpmvChoice choice = parse_spmv_choice(saved.substr(0, saved.find(' ')));
+            if (choice.kernel != SpmvKernel::cusparse_transposed) return choice;
+        } catch (const InputError&) {
         }
         return std::nullopt;
     };

@@ -20,7 +20,7 @@ void read_plan(std::string_view text, const std::string& name, const CsrMatrix& 
 // Sets the order of rows and columns as the saved solve used it, where none is asked for: what pays depends on limits, and with it the bits.
 void adopt_order(const Checkpoint& checkpoint, PrepareOptions& options);
 // Sets kernels, the executor and the storage of A in `options` as the saved solve used them, where nothing else is asked for: a timed choice may fall
-// differently, and with it the bits.
+// differently, and with it the bits. Nothing of a solve on the other kind of device.
 void adopt_kernels(const Checkpoint& checkpoint, PrepareOptions& options);
 
 }  // namespace lsmr

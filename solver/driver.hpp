@@ -194,6 +194,7 @@ class Drive {
         result.iterations = at_.base_iteration;
         result.norms.r = unscale_r(best.r);
         result.norms.r_damped = unscale_r(best.r_damped);
+        if (lambda_ > 0 && best.r < 0x1p-500) take_small_residual(best_x, unscale_r(lambda_ * best.from_center), result.norms);
         result.norms.ar = unscale_ar(best.ar);
         // An x that is far smaller than b over A: its squares vanish there.
         const int x_exponent = binary_exponent(max_abs(best_x.data(), n_));
@@ -656,6 +657,21 @@ class Drive {
         if (anchors_.linear != nullptr) backend_.elementwise(n_, AddTo<T>{anchors_.linear, scratch}, 0);
         now.ar = norm_over_scale(scratch);
         return now;
+    }
+    // ||b - A x|| where lambda dwarfs A: beside lambda x, which sets the scale, its squares vanish, so it has a scale of its own. Overwrites x_.
+    void take_small_residual(std::span<const double> x, double damping_part, Norms& norms) {
+        upload_x(x_, x);
+        T* r = backend_.row_vector(kAuditRow);
+        backend_.product(1.0, x_, 0.0, r);
+        const int product_exponent = operator_exponent_ + f_ - e_;  // r = 2^that A x
+        const double b_max = max_abs(problem_.b.data(), m_);
+        const double product_max = backend_.max_abs_now(m_, r);
+        int exponent = binary_exponent(product_max) - product_exponent;
+        if (b_max > 0) exponent = product_max > 0 ? std::max(exponent, binary_exponent(b_max)) : binary_exponent(b_max);
+        backend_.upload_row(r, problem_.b.data(), m_, -exponent);
+        backend_.product(-std::ldexp(1.0, -exponent - product_exponent), x_, 1.0, r);
+        norms.r = std::ldexp(backend_.norm_now(problem_.data_rows, r), exponent);
+        norms.r_damped = std::hypot(std::ldexp(backend_.norm_now(m_, r), exponent), damping_part);
     }
     double norm_over_scale(const T* p) {
         if (scale_ == nullptr) return backend_.norm_now(n_, p);

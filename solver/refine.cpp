@@ -81,7 +81,7 @@ class Refinement {
         e_ = m_.exponent - binary_exponent(m_.max_abs);
         const double damp = options.damp;
         if (damp > 0) e_ = std::min(e_, -binary_exponent(damp));
-        sigma_ = std::ldexp(1.0, std::clamp(e_ - m_.exponent, -1022, 1022));
+        sigma_ = std::ldexp(1.0, std::clamp(e_ - m_.exponent, -1074, 1022));  // also where it has few bits: it is a power of two
         lambda_ = std::ldexp(damp, e_);
         const double b_max = max_abs(b.data(), static_cast<std::int64_t>(b.size()));
         double x_max = max_abs(x.data(), static_cast<std::int64_t>(x.size()));

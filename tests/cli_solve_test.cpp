@@ -1,5 +1,6 @@
 // lsmr_solve as a user meets it: methods, stops, weights and regularisation, preconditioners, states.
 #include "cli_support.hpp"
+#include "plan_file.hpp"
 
 using namespace cli;
 
@@ -443,6 +444,35 @@ TEST_CASE("cli: an order of rows and columns changes no answer, and a state keep
     const Run refused = run(with(solve, {"--resume", state, "--reorder", "first"}));
     CHECK(refused.code == 65);
     CHECK(refused.says("the order of rows and columns was spectral"));
+}
+
+TEST_CASE("cli: of a state of the other kind of device nothing is taken over, so that the solve names the device") {
+    lsmr::Checkpoint state;
+    state.identity.settings = {{"the device", "CPU"}, {"the storage of A", "tiles"}, {"the product with A", "stream-128x2048 (some words)"}};
+    const auto adopted = [&](lsmr::DeviceKind device) {
+        lsmr::PrepareOptions options;
+        options.device = device;
+        lsmr::adopt_kernels(state, options);
+        return options;
+    };
+    CHECK(adopted(lsmr::DeviceKind::cpu).storage == lsmr::StorageKind::tiles);
+    CHECK(adopted(lsmr::DeviceKind::cpu).forward_kernel.has_value());
+    CHECK(adopted(lsmr::DeviceKind::cuda).storage == lsmr::StorageKind::automatic);
+    CHECK_FALSE(adopted(lsmr::DeviceKind::cuda).forward_kernel.has_value());
+    state.identity.settings = {{"the device", "NVIDIA H200"}, {"the storage of A", "single"}, {"the executor", "persistent"}};
+    CHECK(adopted(lsmr::DeviceKind::cuda).storage == lsmr::StorageKind::single);
+    CHECK(adopted(lsmr::DeviceKind::cuda).executor == lsmr::ExecutorKind::persistent);
+    CHECK(adopted(lsmr::DeviceKind::cpu).storage == lsmr::StorageKind::automatic);
+    CHECK(adopted(lsmr::DeviceKind::cpu).executor == lsmr::ExecutorKind::automatic);
+}
+
+TEST_CASE("cli: an option that does not fit the matrix is wrong usage, also where only the solve sees it") {
+    const Folder folder;
+    const std::string a = folder.write("A.mtx", kSmallA);
+    const std::string b = folder.write("b.mtx", array_text(3, 1, {1, 2, 3}));
+    const Run refused = run({a, b, "--device", "cpu", "--precision", "fp32", "--scale", "cols", "--damp", "1e200"});
+    CHECK(refused.code == 64);
+    CHECK(refused.says("a damping of 1e+200 is beyond the range of fp32 beside the entries of A"));
 }
 
 TEST_CASE("cli: a plan of another matrix, precision or kernel is refused") {

@@ -100,6 +100,7 @@ TEST_CASE("solver: start centre and damping against dense answers") {
 }
 TEST_CASE("solver: damping is stacked rows") {
     suite_damping_is_stacked_rows(on_cpu());
+    suite_damping_dwarfs_the_matrix(on_cpu());
 }
 TEST_CASE("solver: permuted problem") {
     suite_permuted_problem(on_cpu());

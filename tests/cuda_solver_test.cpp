@@ -47,6 +47,7 @@ PrepareOptions on_cpu() {
 TEST_CASE("cuda solver: SOL test family") { LSMR_NEEDS_GPU(); suite_lstp(gpu()); }
 TEST_CASE("cuda solver: start centre and damping against dense answers") { LSMR_NEEDS_GPU(); suite_start_and_center(gpu()); }
 TEST_CASE("cuda solver: damping is stacked rows") { LSMR_NEEDS_GPU(); suite_damping_is_stacked_rows(gpu()); }
+TEST_CASE("cuda solver: a damping that dwarfs the matrix") { LSMR_NEEDS_GPU(); suite_damping_dwarfs_the_matrix(gpu()); }
 TEST_CASE("cuda solver: permuted problem") { LSMR_NEEDS_GPU(); suite_permuted_problem(gpu()); }
 TEST_CASE("cuda solver: methods meet") { LSMR_NEEDS_GPU(); suite_methods_meet(gpu()); }
 TEST_CASE("cuda solver: equilibrated columns give the same x") { LSMR_NEEDS_GPU(); suite_equilibrated(gpu()); }

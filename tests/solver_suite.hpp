@@ -129,6 +129,33 @@ inline void suite_start_and_center(const PrepareOptions& base) {
     }
 }
 
+// A damping beside which the squares of b - A x vanish: x stays at the centre, and its residual is still known.
+inline void suite_damping_dwarfs_the_matrix(const PrepareOptions& base) {
+    const Matrix a = tall_matrix();
+    const Vector b = random_vector(a->rows(), 24);
+    const Vector x0 = random_vector(a->cols(), 25);
+    for (const double damp : {1e160, 1e200, 1e308}) {
+        for (const Precision precision : {Precision::fp64, Precision::fp32, Precision::mixed}) {
+            for (const Method method : kMethods) {
+                if (precision == Precision::mixed && method != Method::cgls) continue;  // they hold the damping in rows, in fp32
+                SolveOptions options = with_method(method, 1e-6);
+                options.damp = damp;
+                options.damp_center = DampCenter::x0;
+                const Answer answer = solve(with_precision(base, precision), a, b, options, x0);
+                CAPTURE(word(method));
+                CAPTURE(word(precision));
+                CAPTURE(damp);
+                const double eps = precision == Precision::fp32 ? 1e-6 : 1e-14;
+                CHECK(answer.result.converged());
+                CHECK(distance(answer.x, x0) <= eps * norm(x0));
+                const Truth t = truth(*a, b, answer.x, damp, x0);
+                CHECK(answer.result.norms.r == doctest::Approx(t.r).epsilon(eps));
+                CHECK(answer.result.norms.r_damped == doctest::Approx(t.r_damped).epsilon(eps));
+            }
+        }
+    }
+}
+
 inline void suite_damping_is_stacked_rows(const PrepareOptions& base) {
     const Matrix a = tall_matrix();
     const Vector b = random_vector(a->rows(), 31);
