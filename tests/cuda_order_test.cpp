@@ -57,6 +57,8 @@ std::vector<Matrix> test_matrices() {
     all.push_back(patches(3000, 12, 3, 762));
     all.push_back(shuffled(stencil(18), 768));         // more columns than the coarsest graph has
     all.push_back(random_sparse(6000, 9000, 2, 769));  // the same, many of them empty
+    all.push_back(zero_matrix(0, 9000));
+    all.push_back(zero_matrix(9000, 9000));
     Triplets t{3000, 2000, {}, {}, {}};  // rows and columns of more than 512 entries among short ones
     Random random(763);
     for (std::int64_t i = 0; i < t.rows; ++i) {

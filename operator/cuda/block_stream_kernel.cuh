@@ -57,7 +57,6 @@ __device__ void load_pack(const V* from, V (&to)[N]) {
 
 // The products of a thread's pack of rows with x: blocks first, first + step, ... below `end` of an item, whose values begin at `values` for the
 // pack's first row. kRows = 0: blocks of any size, a row a thread. place: of the thread among those that read blocks beside one another.
-// x by plain loads: the kernel before, beside which this one came up, may have written it.
 template <int kRows, int kCols, int kPack, class V, class X>
 __device__ void walk_blocks(X (&sums)[kPack], const V* values, const std::int32_t* columns, int first, int end, int step, int place, int rows, int cols,
                             const X* x, std::uint32_t last_column) {
@@ -67,7 +66,7 @@ __device__ void walk_blocks(X (&sums)[kPack], const V* values, const std::int32_
             const std::uint32_t from = static_cast<std::uint32_t>(columns[k]) * static_cast<std::uint32_t>(cols);
 #pragma unroll 4
             for (int c = 0; c < cols; ++c) {
-                sums[0] = add_product(sums[0], block[c * rows], x[min(from + static_cast<std::uint32_t>(c), last_column)]);
+                sums[0] = add_product(sums[0], block[c * rows], load_unwritten(x + min(from + static_cast<std::uint32_t>(c), last_column)));
             }
         }
     } else {
@@ -92,7 +91,7 @@ __device__ void walk_blocks(X (&sums)[kPack], const V* values, const std::int32_
 #pragma unroll
                     for (int c = 0; c < kChunk; ++c) {
                         // In a ragged last block a column may lie beyond x, where all places are marked.
-                        gathered[i][c] = x[min(from[i] + static_cast<std::uint32_t>(column(chunk + c)), last_column)];
+                        gathered[i][c] = load_unwritten(x + min(from[i] + static_cast<std::uint32_t>(column(chunk + c)), last_column));
                     }
                 }
 #pragma unroll

@@ -3,7 +3,8 @@
 //   - every block of a kernel that is launched so calls await_previous() before it ends, and before it touches what a kernel on the stream
 //     writes (or writes what one reads);
 //   - admit_next() is called after that, but for steps whose text says why not. It promises nothing: the next kernel waits for the end of
-//     this one.
+//     this one;
+//   - what a kernel before may have written is not read by __ldg, nor through a const __restrict__ pointer: these loads need not see it.
 // Kernels of others are launched as ever, and begin when all before them have ended.
 #pragma once
 
@@ -18,6 +19,19 @@ namespace lsmr::cuda {
 
 __device__ inline void await_previous() { asm volatile("griddepcontrol.wait;" ::: "memory"); }
 __device__ inline void admit_next() { asm volatile("griddepcontrol.launch_dependents;"); }
+
+// *p in global memory by a plain load, which the compiler may move past stores to other arrays all the same: this kernel does not write *p. Where p lies
+// must be known after await_previous() only, as the place of a gather is that comes from shared memory.
+__device__ inline double load_unwritten(const double* p) {
+    double value;
+    asm("ld.global.f64 %0, [%1];" : "=d"(value) : "l"(__cvta_generic_to_global(p)));
+    return value;
+}
+__device__ inline float load_unwritten(const float* p) {
+    float value;
+    asm("ld.global.f32 %0, [%1];" : "=f"(value) : "l"(__cvta_generic_to_global(p)));
+    return value;
+}
 
 template <class... Parameters, class... Arguments>
 void launch_dependent(void (*kernel)(Parameters...), int blocks, int threads, std::size_t shared_bytes, cudaStream_t stream, Arguments&&... arguments) {

@@ -585,7 +585,8 @@ struct Groups {
         LSMR_CHECK(cudaMemsetAsync(row_labels.data(), 0xff, static_cast<std::size_t>(row_labels.bytes()), stream));
         const std::int64_t longest_row = lsmr::detail::longest_of_order(a.rows, a.nnz);
         const std::int64_t longest_col = lsmr::detail::longest_of_order(a.cols, a.nnz);
-        const auto lanes = [](std::int64_t lines) { return static_cast<unsigned>((lines * kPoint + kThreads - 1) / kThreads); };
+        // Blocks of label_kernel; no grid is empty.
+        const auto lanes = [](std::int64_t lines) { return static_cast<unsigned>((std::max<std::int64_t>(lines, 1) * kPoint + kThreads - 1) / kThreads); };
         for (int round = lsmr::detail::first_group_round(a.cols); round < lsmr::detail::kGroupRounds; ++round) {
             seed_kernel<<<blocks_for(a.cols), kThreads, 0, stream>>>(a.cols, longest_col, round, a.transposed_offsets, col_labels.data());
             label_kernel<<<lanes(a.rows), kThreads, 0, stream>>>(a.rows, longest_row, a.offsets, a.columns, col_labels.data(), row_labels.data());
