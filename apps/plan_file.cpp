@@ -60,10 +60,11 @@ void read_plan(std::string_view text, const std::string& name_of_plan, const Csr
         return json[member].get<std::string>();
     };
     if (whole("rows") != a.rows() || whole("cols") != a.cols() || whole("nnz") != a.nnz()) {
-        refuse(fmt::format("the plan is of a matrix {} x {} with {} nonzeros, this one is {} x {} with {}", whole("rows"), whole("cols"), whole("nnz"), a.rows(),
-                           a.cols(), a.nnz()));
+        refuse(fmt::format("the plan is of a matrix {} x {} with {} nonzeros, this one is {} x {} with {}", whole("rows"), whole("cols"),
+                           whole("nnz"), a.rows(), a.cols(), a.nnz()));
     }
-    if (word("precision") != name(options.precision)) refuse(fmt::format("the plan is for {}, this solve is in {}", word("precision"), name(options.precision)));
+    if (word("precision") != name(options.precision))
+        refuse(fmt::format("the plan is for {}, this solve is in {}", word("precision"), name(options.precision)));
     if (json.contains("executor")) {
         const std::string executor = word("executor");
         if (executor != "graph" && executor != "persistent") refuse(fmt::format("executor \"{}\": expected graph or persistent", executor));

@@ -13,7 +13,8 @@ namespace lsmr {
 // Of a solve on a GPU; throws UsageError for one on the CPU, which has no choice of kernels.
 std::string plan_text(const CsrMatrix& a, Precision precision, const PreparedInfo& prepared);
 
-// Sets kernels, storage and, where none is asked for, the order in `options` as the plan says. Throws InputError, with `name`, where the text is not a plan, or is one of a matrix
+// Sets kernels, storage and, where none is asked for, the order in `options` as the plan says. Throws InputError, with `name`, where the text is
+// not a plan, or is one of a matrix
 // of another shape or of another precision.
 void read_plan(std::string_view text, const std::string& name, const CsrMatrix& a, PrepareOptions& options);
 

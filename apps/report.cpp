@@ -193,7 +193,8 @@ void print_setup(Console& console, const CommandLine& line, const PreparedProble
                     info.plan.deterministic ? ", with it the same bits at every run" : ", bits may vary between runs"));
     for (const auto* decision : {&info.plan.forward_decision, &info.plan.adjoint_decision}) {
         if (!decision->choice) continue;
-        console.detail(fmt::format("        {} {}: {}", decision == &info.plan.forward_decision ? "A x  " : "A^T y", text(*decision->choice), decision->reason));
+        console.detail(
+            fmt::format("        {} {}: {}", decision == &info.plan.forward_decision ? "A x  " : "A^T y", text(*decision->choice), decision->reason));
         if (!decision->key.empty()) console.detail("          of " + decision->key);
         for (const ProductDecision::Timing& candidate : decision->candidates) {
             console.detail(fmt::format("          {:<40} {:>10}  {}", candidate.kernel,

@@ -13,10 +13,13 @@ namespace {
 [[noreturn]] void refuse(std::string_view text) {
     throw InputError(fmt::format(
         "no such product kernel: '{}'. There are rows-T with T = 1, 2, 4, 8, 16, 32, 128, 256, 512 threads a row; stream-TxC and balanced-TxC "
-        "with TxC = 128x2048, 128x1024, 256x1024, 256x2048, merge-TxC with 128x1024, 256x1024, each with +columns16, +fp32 or +bf16 (not merge), +panelsN (N = 2 to 16), "
-        "+atomic as wanted; window, window-N with windows of up to N columns (8, 16, ... 32760; with +fp32 or +bf16); sell-32, sell-32-S with S = 32, 64, ... 65536 (rows sorted within S), ell, hyb, hyb-qN with N = 1 to 100 %, coo, "
+        "with TxC = 128x2048, 128x1024, 256x1024, 256x2048, merge-TxC with 128x1024, 256x1024, each with +columns16, +fp32 or +bf16 (not merge), "
+        "+panelsN (N = 2 to 16), "
+        "+atomic as wanted; window, window-N with windows of up to N columns (8, 16, ... 32760; with +fp32 or +bf16); sell-32, sell-32-S with S = "
+        "32, 64, ... 65536 (rows sorted within S), ell, hyb, hyb-qN with N = 1 to 100 %, coo, "
         "each with +columns16 (sell), +fp32 or +bf16, +atomic (hyb, coo); bsr-RxC-stream (R, C = 1 to 32; with +fp32 or +bf16), "
-        "bsr-RxC-columns and bsr-RxR-blocks (R = 1, 2, 4, 8, 16, 32; with +rowmajor); bell-RxR, dia, dense; cusparse-alg1, cusparse-alg2, cusparse-bsr-RxC",
+        "bsr-RxC-columns and bsr-RxR-blocks (R = 1, 2, 4, 8, 16, 32; with +rowmajor); bell-RxR, dia, dense; cusparse-alg1, cusparse-alg2, "
+        "cusparse-bsr-RxC",
         text));
 }
 

@@ -67,7 +67,8 @@ bool is_power_square(const SpmvChoice& choice);
 // Same bits at every run.
 bool is_deterministic(const SpmvChoice& choice);
 
-// "stream-128x2048+columns16+fp32", "balanced-256x1024", "merge-128x1024", "window", "window-4096", "rows-32", "cusparse-alg2", "stream-256x1024+panels4", "...+atomic",
+// "stream-128x2048+columns16+fp32", "balanced-256x1024", "merge-128x1024", "window", "window-4096", "rows-32", "cusparse-alg2",
+// "stream-256x1024+panels4", "...+atomic",
 // "sell-32", "sell-32-1024+columns16" (sigma 1024), "ell+bf16", "hyb", "hyb-q95" (a quantile of 95 %), "coo",
 // "bsr-3x3-stream", "bsr-3x3-columns", "bsr-4x4-blocks+rowmajor", "bell-16x16", "dia", "dense", "cusparse-bsr-3x3".
 std::string text(const SpmvChoice& choice);

@@ -211,8 +211,8 @@ class Drive {
         // (||A^T r|| / ||r||) / (||A^T r_0|| / ||r_0||), free of the scale of A and b.
         result.norms.start_ratio = best.ar / best.r_damped / (at_.ar_start / at_.r_start);
         result.message = result.status == Status::non_finite ? suspect_words(progress.suspect, progress.suspect_iteration)
-                                                             : outcome_words(result.status, result, options_, std::ldexp(claim_norm(), -e_), unscale_x(x0_norm_),
-                                                                             unscale_ar(at_.ar_bound), kEps);
+                                                             : outcome_words(result.status, result, options_, std::ldexp(claim_norm(), -e_),
+                                                                             unscale_x(x0_norm_), unscale_ar(at_.ar_bound), kEps);
         result.solve_seconds = seconds_since(start_clock_) - result.audit_seconds;
         return result;
     }
@@ -379,7 +379,8 @@ class Drive {
         // lambda ||x - c|| of x = D z, or in the metric of M, is no scalar damping.
         at_.stacked = lambda_ > 0 && (other_metric() || (!Method::kDampsAnyStart && !at_center));
         if (at_.stacked && !can_stack_)
-            throw InputError(fmt::format("a damping of {} is beyond the range of {} beside the entries of A", options_.damp, sizeof(T) == 4 ? "fp32" : "doubles"));
+            throw InputError(
+                fmt::format("a damping of {} is beyond the range of {} beside the entries of A", options_.damp, sizeof(T) == 4 ? "fp32" : "doubles"));
         make_stack();
         const typename Backend::StackScope scope(backend_, stack_.get());
         const auto w = Method::vectors(backend_, x_, anchors_);

@@ -126,7 +126,8 @@ OperatorOptions operator_options(const PrepareOptions& options, int exponent) {
     return of;
 }
 
-OperatorOptions small_operator_options(const PrepareOptions& options, int exponent, const std::vector<std::int32_t>& row, const std::vector<std::int32_t>& col) {
+OperatorOptions small_operator_options(const PrepareOptions& options, int exponent, const std::vector<std::int32_t>& row,
+                                       const std::vector<std::int32_t>& col) {
     OperatorOptions of;
     of.deterministic = true;
     if (!row.empty() || !col.empty()) of.order = std::make_shared<const MatrixOrder>(MatrixOrder{options.reorder, row, col});

@@ -71,7 +71,8 @@ struct RobustResult {
 
 // As PreparedProblem::solve(), whose rows are reweighted for each set of weights: the weights of its options multiply those of the loss. It
 // is left with the last ones: reweight() sets others. options.atol is the tolerance of the gradient, btol is not used; max_iterations
-// bounds each reweighted solve, the time limit all of them. The solves end where they have lowered the gradient to a hundredth, so the first are as rough as the weights are; a step is then stretched while that
+// bounds each reweighted solve, the time limit all of them. The solves end where they have lowered the gradient to a hundredth, so the first are as
+// rough as the weights are; a step is then stretched while that
 // lowers the objective, or cut until it does. Method::automatic is LSMR.
 // The observer sees each solve from its iteration 1 on.
 // Throws InputError also for a threshold that is not above 0, and for what does not go with reweighting: CG, scaled rows (they would even

@@ -93,7 +93,12 @@ class EigenSolver final : public SolverUnderTest {
     using Vector = Eigen::Vector<T, Eigen::Dynamic>;
 
   public:
-    explicit EigenSolver(const CsrMatrix& a) : transposed_(transpose(a, setup_.transpose)), a_values_(a), at_values_(transposed_), a_(a, a_values_.get()), at_(transposed_, at_values_.get()) {
+    explicit EigenSolver(const CsrMatrix& a)
+        : transposed_(transpose(a, setup_.transpose)),
+          a_values_(a),
+          at_values_(transposed_),
+          a_(a, a_values_.get()),
+          at_(transposed_, at_values_.get()) {
         preconditioner_.compute(a_.view());
         setup_seconds_ = watch_.seconds();
     }
@@ -123,7 +128,8 @@ class EigenSolver final : public SolverUnderTest {
     SetupSeconds setup() const override { return setup_; }
     double setup_seconds() const override { return setup_seconds_; }
     std::string words() const override {
-        return fmt::format("Eigen {}.{}.{}, LeastSquaresConjugateGradient, diagonal preconditioner", EIGEN_WORLD_VERSION, EIGEN_MAJOR_VERSION, EIGEN_MINOR_VERSION);
+        return fmt::format("Eigen {}.{}.{}, LeastSquaresConjugateGradient, diagonal preconditioner", EIGEN_WORLD_VERSION, EIGEN_MAJOR_VERSION,
+                           EIGEN_MINOR_VERSION);
     }
     bool on_gpu() const override { return false; }
     bool is_lsmr() const override { return false; }

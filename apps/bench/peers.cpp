@@ -64,7 +64,9 @@ Peers::Peers(const std::string& command, const CsrMatrix& a) {
             if (type != "f32" && type != "f64") throw InputError(where, number, 1, fmt::format("dtype is \"{}\", expected f32 or f64", type));
             const auto rows = json.at("rows").get<std::int64_t>(), cols = json.at("cols").get<std::int64_t>(), nnz = json.at("nnz").get<std::int64_t>();
             if (rows != a.rows() || cols != a.cols() || nnz != a.nnz()) {
-                throw InputError(where, number, 1, fmt::format("is of a matrix of {} x {} with {} entries, expected {} x {} with {}", rows, cols, nnz, a.rows(), a.cols(), a.nnz()));
+                throw InputError(
+                    where, number, 1,
+                    fmt::format("is of a matrix of {} x {} with {} entries, expected {} x {} with {}", rows, cols, nnz, a.rows(), a.cols(), a.nnz()));
             }
             Record record{type == "f64" ? Precision::fp64 : Precision::fp32, {}};
             record.row.label = json.at("engine").get<std::string>();
@@ -72,10 +74,13 @@ Peers::Peers(const std::string& command, const CsrMatrix& a) {
             record.row.seconds = json.at("seconds_per_iteration").get<double>();
             record.row.least_seconds = json.at("spread").at(0).get<double>();
             record.row.most_seconds = json.at("spread").at(1).get<double>();
-            if (!(record.row.seconds > 0)) throw InputError(where, number, 1, fmt::format("seconds_per_iteration is {}, expected a positive number", record.row.seconds));
+            if (!(record.row.seconds > 0))
+                throw InputError(where, number, 1, fmt::format("seconds_per_iteration is {}, expected a positive number", record.row.seconds));
             records_.push_back(std::move(record));
         } catch (const nlohmann::json::exception& error) {
-            throw InputError(where, number, 1, fmt::format("expected a JSON object with engine, dtype, rows, cols, nnz, seconds_per_iteration and spread: {}", error.what()));
+            throw InputError(
+                where, number, 1,
+                fmt::format("expected a JSON object with engine, dtype, rows, cols, nnz, seconds_per_iteration and spread: {}", error.what()));
         }
     }
     if (records_.empty()) throw InputError(where + ": printed no measurements, expected one JSON object a line");

@@ -178,7 +178,8 @@ double relative_difference(std::span<const double> x, std::span<const double> re
 // One matrix with its right-hand side, and what every solver's answers are measured by: ours in fp64.
 class Judge {
   public:
-    Judge(std::shared_ptr<const CsrMatrix> a, std::vector<double> b, const BenchOptions& options, bool on_gpu) : b_(std::move(b)), x_(static_cast<std::size_t>(a->cols())) {
+    Judge(std::shared_ptr<const CsrMatrix> a, std::vector<double> b, const BenchOptions& options, bool on_gpu)
+        : b_(std::move(b)), x_(static_cast<std::size_t>(a->cols())) {
         PrepareOptions prepare = options.prepare;
         prepare.device = on_gpu ? DeviceKind::cuda : DeviceKind::cpu;
         prepare.precision = Precision::fp64;
@@ -262,8 +263,8 @@ void measure_solver(SolverUnderTest& solver, Judge& judge, const BenchOptions& o
     row.reached = norms.ar <= 2 * judge.ar_bound();
 }
 
-SolverMeasurement measure(const SolverRequest& request, const std::shared_ptr<const CsrMatrix>& a, Precision precision, Judge& judge, const BenchOptions& options,
-                          GpuSession* gpu) {
+SolverMeasurement measure(const SolverRequest& request, const std::shared_ptr<const CsrMatrix>& a, Precision precision, Judge& judge,
+                          const BenchOptions& options, GpuSession* gpu) {
     SolverMeasurement row;
     row.label = request.label;
     try {

@@ -59,10 +59,12 @@ std::string solve_table_text(const SolveBenchReport& report, const SolveTable& t
     std::string text = fmt::format("\nmatrix   {}\n         m = {}, n = {}, nnz = {}; {}; least {} an iteration{}\n", table.matrix, count_text(table.rows),
                                    count_text(table.cols), count_text(table.nnz), name(table.precision), bytes_text(bytes), floors);
     if (table.ar_bound == 0) {
-        text += fmt::format("         not solved: ours in fp64 came to ||A^T r|| = {:.1e} ||A||_F ||r|| in {:g} s\n", table.reference_ls, report.time_limit_seconds);
+        text += fmt::format("         not solved: ours in fp64 came to ||A^T r|| = {:.1e} ||A||_F ||r|| in {:g} s\n", table.reference_ls,
+                            report.time_limit_seconds);
     }
-    text += fmt::format("  {:<24} {:>10} {:>19} {:>7} {:>7} {:>7} {:>6} {:>9} {:>8} {:>8} {:>8} {:>8} {:>8} {:>9} {:>6} {:>8} {:>8} {:>12}\n", "", "us/iter", "least-most",
-                        "kernels", "waits", "GB/s", "copy", "set-up ms", "upload", "transp.", "order", "choice", "rest", "solve ms", "iters", "A^T r", "x", compared > 0 ? "vs " + report.comparison : std::string());
+    text += fmt::format("  {:<24} {:>10} {:>19} {:>7} {:>7} {:>7} {:>6} {:>9} {:>8} {:>8} {:>8} {:>8} {:>8} {:>9} {:>6} {:>8} {:>8} {:>12}\n", "",
+                        "us/iter", "least-most", "kernels", "waits", "GB/s", "copy", "set-up ms", "upload", "transp.", "order", "choice", "rest",
+                        "solve ms", "iters", "A^T r", "x", compared > 0 ? "vs " + report.comparison : std::string());
     for (const SolverMeasurement& row : table.solvers) {
         if (!row.failure.empty()) {
             text += fmt::format("  {:<24} {}\n", row.label, row.failure);
@@ -70,16 +72,16 @@ std::string solve_table_text(const SolveBenchReport& report, const SolveTable& t
         }
         const bool timed = row.setup_seconds.has_value();
         const auto part = [&](double seconds) { return timed && seconds > 0 ? fmt::format("{:.1f}", 1e3 * seconds) : std::string("-"); };
-        text += fmt::format("  {:<24} {:>10.2f} {:>19} {:>7} {:>7} {:>7.0f} {:>5.1f}% {:>9} {:>8} {:>8} {:>8} {:>8} {:>8} {:>9} {:>6} {:>8} {:>8} {:>12}\n", row.label,
-                            1e6 * row.seconds, fmt::format("{:.2f}-{:.2f}", 1e6 * row.least_seconds, 1e6 * row.most_seconds),
-                            row.kernels > 0 ? std::to_string(row.kernels) : "-", row.waits ? fmt::format("{:.3f}", *row.waits) : "-",
-                            bytes / row.seconds * 1e-9, 100 * bytes / row.seconds / copy_rate(report, row), milliseconds(row.setup_seconds),
-                            part(row.setup.upload), part(row.setup.transpose), part(row.setup.order), part(row.setup.choice + row.setup.one_pass),
-                            timed ? milliseconds(setup_rest(row)) : "-",
-                            row.solve_seconds ? (row.reached ? "" : ">") + milliseconds(row.solve_seconds) : "-",
-                            row.solve_seconds ? std::to_string(row.solve_iterations) : "-", row.solve_seconds ? fmt::format("{:.1e}", row.ls) : "-",
-                            row.x_difference ? fmt::format("{:.1e}", *row.x_difference) : "-",
-                            compared > 0 ? fmt::format("{:.2f}x", compared / row.seconds) : std::string());
+        text += fmt::format(
+            "  {:<24} {:>10.2f} {:>19} {:>7} {:>7} {:>7.0f} {:>5.1f}% {:>9} {:>8} {:>8} {:>8} {:>8} {:>8} {:>9} {:>6} {:>8} {:>8} {:>12}\n",
+            row.label, 1e6 * row.seconds, fmt::format("{:.2f}-{:.2f}", 1e6 * row.least_seconds, 1e6 * row.most_seconds),
+            row.kernels > 0 ? std::to_string(row.kernels) : "-", row.waits ? fmt::format("{:.3f}", *row.waits) : "-", bytes / row.seconds * 1e-9,
+            100 * bytes / row.seconds / copy_rate(report, row), milliseconds(row.setup_seconds), part(row.setup.upload), part(row.setup.transpose),
+            part(row.setup.order), part(row.setup.choice + row.setup.one_pass), timed ? milliseconds(setup_rest(row)) : "-",
+            row.solve_seconds ? (row.reached ? "" : ">") + milliseconds(row.solve_seconds) : "-",
+            row.solve_seconds ? std::to_string(row.solve_iterations) : "-", row.solve_seconds ? fmt::format("{:.1e}", row.ls) : "-",
+            row.x_difference ? fmt::format("{:.1e}", *row.x_difference) : "-",
+            compared > 0 ? fmt::format("{:.2f}x", compared / row.seconds) : std::string());
     }
     for (const SolverMeasurement& row : table.solvers) {
         if (!row.words.empty()) text += fmt::format("  {:<24} {}\n", row.label, row.words);

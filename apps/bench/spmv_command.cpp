@@ -200,7 +200,8 @@ void add_formats(std::vector<ProductRequest>& requests, const SpmvOptions& optio
     };
     for (const SpmvChoice& format : formats_of(options, profile, precision)) add(format);
     if (options.block_mappings) {
-        for (const SpmvChoice& format : block_mappings(profile, precision)) add(parse_spmv_choice(fmt::format("cusparse-bsr-{}x{}", format.block_rows, format.block_cols)));
+        for (const SpmvChoice& format : block_mappings(profile, precision))
+            add(parse_spmv_choice(fmt::format("cusparse-bsr-{}x{}", format.block_rows, format.block_cols)));
     }
     if (options.kernels != "usual" && options.kernels != "all") return;
     for (const SpmvChoice& format : suited_formats(profile, precision)) {
@@ -307,7 +308,8 @@ std::vector<ProductMeasurement> measure_on_host(std::shared_ptr<const CsrMatrix>
 }  // namespace
 
 int spmv_command(std::span<const std::string> args) {
-    const auto given = parse_flags(args, {{"direction", true}, {"kernels", true}, {"format", true}, {"repeat", true}, {"warm-up", true}, {"json", true}, {"quiet,q", false}});
+    const auto given = parse_flags(
+        args, {{"direction", true}, {"kernels", true}, {"format", true}, {"repeat", true}, {"warm-up", true}, {"json", true}, {"quiet,q", false}});
     if (given.contains("help")) {
         write_text("-", spmv_help());
         return kExitOk;

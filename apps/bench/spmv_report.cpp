@@ -86,14 +86,14 @@ std::string spmv_table_text(const SpmvReport& report, const SpmvTable& table) {
             text += fmt::format("  {:<12} {:<32} {}\n", row.label, row.kernel, row.failure);
             continue;
         }
-        text += fmt::format("  {:<12} {:<32} {:>9.4f} {:>15} {:>7.0f} {:>5.1f}% {:>5.1f}% {:>5} {:>8} {:>8.1f} {:>9.4f} {:>9.2f} {:>9.4f} {:>6.2f} {:>6} {:>8}\n", row.label,
-                            row.kernel, 1e3 * row.seconds, fmt::format("{:.4f}-{:.4f}", 1e3 * row.least_seconds, 1e3 * row.most_seconds),
-                            bytes / row.seconds * 1e-9, 100 * bytes / row.seconds / report.copy_bytes_per_second,
-                            100 * own_share_of_copy(report, table, row), row.idle_lanes ? fmt::format("{:.0f}%", 100 * *row.idle_lanes) : std::string("-"),
-                            sectors > 0 ? fmt::format("{:.1f}%", 100 * sectors / row.seconds) : std::string("-"),
-                            2e-9 * static_cast<double>(p.nnz) / row.seconds, 1e3 * row.call_seconds, 1e3 * row.setup_seconds,
-                            1e3 * (row.seconds + row.setup_seconds / 1000), row.error, row.repeatable ? "same" : "vary",
-                            other > 0 ? fmt::format("{:.2f}x", other / row.seconds) : std::string());
+        text += fmt::format(
+            "  {:<12} {:<32} {:>9.4f} {:>15} {:>7.0f} {:>5.1f}% {:>5.1f}% {:>5} {:>8} {:>8.1f} {:>9.4f} {:>9.2f} {:>9.4f} {:>6.2f} {:>6} {:>8}\n",
+            row.label, row.kernel, 1e3 * row.seconds, fmt::format("{:.4f}-{:.4f}", 1e3 * row.least_seconds, 1e3 * row.most_seconds),
+            bytes / row.seconds * 1e-9, 100 * bytes / row.seconds / report.copy_bytes_per_second, 100 * own_share_of_copy(report, table, row),
+            row.idle_lanes ? fmt::format("{:.0f}%", 100 * *row.idle_lanes) : std::string("-"),
+            sectors > 0 ? fmt::format("{:.1f}%", 100 * sectors / row.seconds) : std::string("-"), 2e-9 * static_cast<double>(p.nnz) / row.seconds,
+            1e3 * row.call_seconds, 1e3 * row.setup_seconds, 1e3 * (row.seconds + row.setup_seconds / 1000), row.error,
+            row.repeatable ? "same" : "vary", other > 0 ? fmt::format("{:.2f}x", other / row.seconds) : std::string());
     }
     for (const ProductMeasurement& row : table.rows) {
         if (!row.words.empty() && !row.label.empty() && row.label != row.kernel) text += fmt::format("  {:<12} {}\n", row.label, row.words);
@@ -133,8 +133,8 @@ std::string spmv_summary(const SpmvReport& report) {
     std::string text;
     if (swept > 0) text += fmt::format("auto         within 5 % of the fastest kernel of the sweep on {} of {} products\n", near_best, swept);
     for (const auto& [label, ratios] : by_label) {
-        text += fmt::format("{:<12} {:.3f}x the best {} (geometric mean of {} products); least {:.2f}x: {}\n", label, std::exp(ratios.logarithms / ratios.count),
-                            report.comparison, ratios.count, ratios.least, ratios.least_at);
+        text += fmt::format("{:<12} {:.3f}x the best {} (geometric mean of {} products); least {:.2f}x: {}\n", label,
+                            std::exp(ratios.logarithms / ratios.count), report.comparison, ratios.count, ratios.least, ratios.least_at);
     }
     return text;
 }

@@ -53,7 +53,8 @@ class Orders {
     std::shared_ptr<const MatrixOrder> given(std::shared_ptr<const MatrixOrder> order) {
         const auto fits = [](const std::vector<std::int32_t>& lines, std::int64_t n) { return lines.empty() || static_cast<std::int64_t>(lines.size()) == n; };
         if (!fits(order->row, a_.rows) || !fits(order->col, a_.cols)) {
-            throw InputError(fmt::format("order: it has {} rows and {} columns, the matrix is {} x {}", order->row.size(), order->col.size(), a_.rows, a_.cols));
+            throw InputError(
+                fmt::format("order: it has {} rows and {} columns, the matrix is {} x {}", order->row.size(), order->col.size(), a_.rows, a_.cols));
         }
         Ordered<T> now = permuted({order->kind, uploaded(order->row, context_), uploaded(order->col, context_)});
         take(now);
@@ -268,7 +269,8 @@ ChosenOrder choose_order(DeviceCsr<T>& a, DeviceCsr<T>& at, const OperatorOption
     return {};
 }
 
-template ChosenOrder choose_order(DeviceCsr<double>&, DeviceCsr<double>&, const OperatorOptions&, const OrderTools<double>&, OrderDecision&, const CudaContext&);
+template ChosenOrder choose_order(DeviceCsr<double>&, DeviceCsr<double>&, const OperatorOptions&, const OrderTools<double>&, OrderDecision&,
+                                  const CudaContext&);
 template ChosenOrder choose_order(DeviceCsr<float>&, DeviceCsr<float>&, const OperatorOptions&, const OrderTools<float>&, OrderDecision&, const CudaContext&);
 
 }  // namespace lsmr::cuda

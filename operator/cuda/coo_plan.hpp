@@ -37,8 +37,10 @@ CooPlan make_coo_plan(std::int64_t rows, const Offset* offsets) {
     plan.piece_rows.assign(static_cast<std::size_t>(2 * plan.chunks), -1);
     for (std::int64_t c = 1; c < plan.chunks; ++c) {
         const std::int64_t first = c * plan.chunk_entries;
-        const auto row = static_cast<std::int32_t>(
-            std::upper_bound(offsets, offsets + rows + 1, first, [](std::int64_t entry, Offset begin) { return entry < static_cast<std::int64_t>(begin); }) - offsets - 1);
+        const auto row =
+            static_cast<std::int32_t>(std::upper_bound(offsets, offsets + rows + 1, first,
+                                                       [](std::int64_t entry, Offset begin) { return entry < static_cast<std::int64_t>(begin); }) -
+                                      offsets - 1);
         if (static_cast<std::int64_t>(offsets[row]) == first) continue;  // a row begins with the chunk
         const auto piece = static_cast<std::int32_t>(2 * c - 1);
         if (plan.cut_rows.empty() || plan.cut_rows.back().row != row) plan.cut_rows.push_back({row, piece, 0});

@@ -35,8 +35,8 @@ class CusparseBsrScratch final : public ProductScratch {
         x_ = describe(padded_cols, copy_x_.data());
         y_ = describe(padded_rows, copy_y_.data());
         std::size_t bytes = 0;
-        check_supported(cusparseSpMV_bufferSize(context.cusparse(), CUSPARSE_OPERATION_NON_TRANSPOSE, device_one.data(), matrix_, x_.get(), device_one.data(), y_.get(),
-                                                kCudaType<T>, CUSPARSE_SPMV_BSR_ALG1, &bytes));
+        check_supported(cusparseSpMV_bufferSize(context.cusparse(), CUSPARSE_OPERATION_NON_TRANSPOSE, device_one.data(), matrix_, x_.get(),
+                                                device_one.data(), y_.get(), kCudaType<T>, CUSPARSE_SPMV_BSR_ALG1, &bytes));
         buffer_ = DeviceBuffer<std::byte>(context, std::max<std::int64_t>(static_cast<std::int64_t>(bytes), 256));
         context.synchronize();  // `one` goes
     }

@@ -25,11 +25,12 @@ class CusparseScratch final : public ProductScratch {
         x_ = describe(x_size_, a.values->data());
         y_ = describe(y_size_, a.values->data());
         std::size_t bytes = 0;
-        LSMR_CHECK(cusparseSpMV_bufferSize(context.cusparse(), operation_, device_one.data(), matrix_.get(), x_.get(), device_one.data(), y_.get(), kCudaType<T>, algorithm_, &bytes));
+        LSMR_CHECK(cusparseSpMV_bufferSize(context.cusparse(), operation_, device_one.data(), matrix_.get(), x_.get(), device_one.data(), y_.get(),
+                                           kCudaType<T>, algorithm_, &bytes));
         // Never null, even where cuSPARSE asks for nothing.
         buffer_ = DeviceBuffer<std::byte>(context, std::max<std::int64_t>(static_cast<std::int64_t>(bytes), 256));
-        LSMR_CHECK(cusparseSpMV_preprocess(context.cusparse(), operation_, device_one.data(), matrix_.get(), x_.get(), device_one.data(), y_.get(), kCudaType<T>, algorithm_,
-                                           buffer_.data()));
+        LSMR_CHECK(cusparseSpMV_preprocess(context.cusparse(), operation_, device_one.data(), matrix_.get(), x_.get(), device_one.data(), y_.get(),
+                                           kCudaType<T>, algorithm_, buffer_.data()));
     }
 
     void run(Scalar<T> a, const T* x, Scalar<T> b, T* y, double* partials) {
@@ -47,7 +48,8 @@ class CusparseScratch final : public ProductScratch {
         }
         LSMR_CHECK(cusparseDnVecSetValues(x_.get(), const_cast<T*>(x)));
         LSMR_CHECK(cusparseDnVecSetValues(y_.get(), to));
-        LSMR_CHECK(cusparseSpMV(context_.cusparse(), operation_, a.narrow, matrix_.get(), x_.get(), b.narrow, y_.get(), kCudaType<T>, algorithm_, buffer_.data()));
+        LSMR_CHECK(cusparseSpMV(context_.cusparse(), operation_, a.narrow, matrix_.get(), x_.get(), b.narrow, y_.get(), kCudaType<T>, algorithm_,
+                                buffer_.data()));
         if (!aligned) LSMR_CHECK(cudaMemcpyAsync(y, to, static_cast<std::size_t>(y_size_) * sizeof(T), cudaMemcpyDeviceToDevice, stream));
         if (partials != nullptr) launch_norm(y_size_, y, partials, stream);
     }

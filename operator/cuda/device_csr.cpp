@@ -57,8 +57,8 @@ DeviceCsr<T> transposed(const DeviceCsr<T>& a, const CudaContext& context) {
                 // Both are of one width: they have as many entries. (decltype of a captured pointer would be another type here: GCC 12.)
                 if constexpr (std::is_same_v<std::remove_cvref_t<decltype(*offsets)>, std::remove_cvref_t<decltype(*out_offsets)>>) {
                     const auto run = [&](const auto& transpose, auto entries) {
-                        transpose(a.rows, a.cols, entries, offsets, a.columns->data(), a.values->data(), out_offsets, t.columns->data(), t.values->data(), scratch,
-                                  context.stream());
+                        transpose(a.rows, a.cols, entries, offsets, a.columns->data(), a.values->data(), out_offsets, t.columns->data(),
+                                  t.values->data(), scratch, context.stream());
                     };
                     if (host_offsets == nullptr) run(launch_whole_transpose<T, std::remove_cvref_t<decltype(*offsets)>>, a.nnz);
                     else run(launch_transpose<T, std::remove_cvref_t<decltype(*offsets)>>, host_offsets);

@@ -32,7 +32,8 @@ class DiagonalProduct final : public CsrProduct<T> {
         if (!found.empty()) {
             LSMR_CHECK(cudaMemcpyAsync(offsets_.data(), found.data(), found.size() * sizeof(std::int32_t), cudaMemcpyHostToDevice, stream));
             a.with_offsets([&](const auto* device) {
-                launch_fill_diagonals(a.rows, device, a.columns->data(), a.values->data(), matrix_.count, offsets_.data(), matrix_.stride, values_.data(), stream);
+                launch_fill_diagonals(a.rows, device, a.columns->data(), a.values->data(), matrix_.count, offsets_.data(), matrix_.stride,
+                                      values_.data(), stream);
             });
             context.synchronize();  // the list on the host goes
         }
@@ -49,7 +50,8 @@ class DiagonalProduct final : public CsrProduct<T> {
     std::int64_t bytes() const override { return offsets_.bytes() + values_.bytes(); }
     std::string words() const override {
         const double places = static_cast<double>(matrix_.rows) * matrix_.count;
-        return fmt::format("{} diagonals, {:.1f} % of their places hold entries", matrix_.count, places > 0 ? 100.0 * static_cast<double>(nnz_) / places : 100.0);
+        return fmt::format("{} diagonals, {:.1f} % of their places hold entries", matrix_.count,
+                           places > 0 ? 100.0 * static_cast<double>(nnz_) / places : 100.0);
     }
 
   private:

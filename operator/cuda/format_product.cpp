@@ -357,7 +357,9 @@ std::unique_ptr<CsrProduct<T>> make_format_product(const DeviceCsr<T>& a, const 
     if (choice.values == ValueForm::fp32) return make<float, T>(a, offsets, longest_row, choice, context);
     return make<T, T>(a, offsets, longest_row, choice, context);
 }
-template std::unique_ptr<CsrProduct<double>> make_format_product(const DeviceCsr<double>&, const HostOffsets&, std::int64_t, const SpmvChoice&, const CudaContext&);
-template std::unique_ptr<CsrProduct<float>> make_format_product(const DeviceCsr<float>&, const HostOffsets&, std::int64_t, const SpmvChoice&, const CudaContext&);
+template std::unique_ptr<CsrProduct<double>> make_format_product(const DeviceCsr<double>&, const HostOffsets&, std::int64_t, const SpmvChoice&,
+                                                                 const CudaContext&);
+template std::unique_ptr<CsrProduct<float>> make_format_product(const DeviceCsr<float>&, const HostOffsets&, std::int64_t, const SpmvChoice&,
+                                                                const CudaContext&);
 
 }  // namespace lsmr::cuda

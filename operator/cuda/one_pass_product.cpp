@@ -68,7 +68,8 @@ class PlacedOnePass final : public OnePassProduct<T> {
         first[matrix_.slices] = static_cast<std::int32_t>(std::min<std::int64_t>(groups_, std::numeric_limits<std::int32_t>::max()));
         const double gain = one_pass_gain(a.rows, a.cols, a.nnz, groups_ * kGroupPlaces, sizeof(V), sizeof(T), launch_);
         if (gain < least_gain || groups_ > std::numeric_limits<std::int32_t>::max()) {
-            throw InputError(fmt::format("one pass would store {:.2f} places for each entry of A: rows of a slice share columns, or their lengths differ", fill()));
+            throw InputError(fmt::format(
+                "one pass would store {:.2f} places for each entry of A: rows of a slice share columns, or their lengths differ", fill()));
         }
         LSMR_CHECK(cudaMemcpyAsync(first_groups_.data(), first.data(), static_cast<std::size_t>(first.bytes()), cudaMemcpyHostToDevice, context.stream()));
         columns_ = DeviceBuffer<std::uint16_t>(context, groups_ * kGroupPlaces);

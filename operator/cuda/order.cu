@@ -62,7 +62,8 @@ class Sorter {
         std::size_t bytes = 0;
         const std::uint64_t* keys = nullptr;
         const std::int32_t* indices = nullptr;
-        LSMR_CHECK(cub::DeviceRadixSort::SortPairs(nullptr, bytes, keys, static_cast<std::uint64_t*>(nullptr), indices, static_cast<std::int32_t*>(nullptr), most));
+        LSMR_CHECK(cub::DeviceRadixSort::SortPairs(nullptr, bytes, keys, static_cast<std::uint64_t*>(nullptr), indices,
+                                                   static_cast<std::int32_t*>(nullptr), most));
         return static_cast<std::int64_t>(bytes);
     }
     const CudaContext& context_;
@@ -659,7 +660,10 @@ bool make_coarse(const DevicePattern<Offset>& a, Coarse& coarse, const CudaConte
 class Grams {
   public:
     Grams(std::int64_t cols, const CudaContext& context)
-        : cols_(cols), blocks_(std::min<std::int64_t>(kGramBlocks, (cols + kTilePoints - 1) / kTilePoints)), context_(context), partial_(context, blocks_ * kPairs),
+        : cols_(cols),
+          blocks_(std::min<std::int64_t>(kGramBlocks, (cols + kTilePoints - 1) / kTilePoints)),
+          context_(context),
+          partial_(context, blocks_ * kPairs),
           host_(static_cast<std::size_t>(partial_.size())) {}
     void operator()(const float* points, const float* weight, double* gram) {
         gram_kernel<<<static_cast<unsigned>(blocks_), kThreads, 0, context_.stream()>>>(cols_, points, weight, partial_.data());
@@ -709,7 +713,9 @@ bool embed(const DevicePattern<Offset>& a, bool may_give_up, float* x, double* l
         gram_of(x, weight.data(), gram);
         Transform by;
         lsmr::detail::orthonormalising(gram, by.t, lengths);
-        if (may_give_up && round == lsmr::detail::kTrialRounds && lsmr::detail::lacks_structure(lsmr::detail::mean_length(lengths), a.rows, a.cols, a.nnz)) return false;
+        if (may_give_up && round == lsmr::detail::kTrialRounds &&
+            lsmr::detail::lacks_structure(lsmr::detail::mean_length(lengths), a.rows, a.cols, a.nnz))
+            return false;
         transform(a.cols, by, x, stream);
         if (lsmr::detail::are_enough(round + 1, start.size() > 0, lengths)) break;
     }

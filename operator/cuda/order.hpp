@@ -27,7 +27,8 @@ struct DevicePattern {
     const std::int32_t* transposed_columns = nullptr;
 };
 
-// kind: not automatic, not none. Columns of a symmetric structure are in the order of the rows. may_give_up: the spectral order is left, and false returned, where after a few rounds the points shrink as those
+// kind: not automatic, not none. Columns of a symmetric structure are in the order of the rows. may_give_up: the spectral order is left, and false
+// returned, where after a few rounds the points shrink as those
 // of a matrix without structure do. Temporaries come from the context's pool; waits for the stream.
 template <class Offset>
 bool make_order(OrderKind kind, const DevicePattern<Offset>& a, bool may_give_up, DeviceOrder& order, const CudaContext& context);

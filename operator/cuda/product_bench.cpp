@@ -107,7 +107,9 @@ template <class T>
 OrientationProfile ProductBench<T>::profile() const {
     const cuda::DeviceCsr<T>& a = state_->a;
     OrientationProfile profile;
-    a.with_offsets([&](const auto* offsets) { profile = profile_on_device(a.rows, a.cols, a.nnz, offsets, a.columns->data(), a.values->data(), state_->context); });
+    a.with_offsets([&](const auto* offsets) {
+        profile = profile_on_device(a.rows, a.cols, a.nnz, offsets, a.columns->data(), a.values->data(), state_->context);
+    });
     return profile;
 }
 

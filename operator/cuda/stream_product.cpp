@@ -197,17 +197,20 @@ class StreamProduct final : public CsrProduct<T> {
             HostOffsets host_offsets;
             if constexpr (sizeof(Offset) == 4) {
                 host_offsets.narrow = host.data();
-                LSMR_CHECK(cudaMemcpyAsync(panel.offsets32->data(), panel_offsets, static_cast<std::size_t>(host.bytes()), cudaMemcpyDeviceToDevice, context.stream()));
+                LSMR_CHECK(cudaMemcpyAsync(panel.offsets32->data(), panel_offsets, static_cast<std::size_t>(host.bytes()), cudaMemcpyDeviceToDevice,
+                                           context.stream()));
             } else {
                 host_offsets.wide = host.data();
                 if (!panel.wide()) {
                     // A panel of a large matrix that is small itself.
                     HostBuffer<std::int32_t> narrow(stride);
                     for (std::int64_t i = 0; i < stride; ++i) narrow[i] = static_cast<std::int32_t>(host[i]);
-                    LSMR_CHECK(cudaMemcpyAsync(panel.offsets32->data(), narrow.data(), static_cast<std::size_t>(narrow.bytes()), cudaMemcpyHostToDevice, context.stream()));
+                    LSMR_CHECK(cudaMemcpyAsync(panel.offsets32->data(), narrow.data(), static_cast<std::size_t>(narrow.bytes()),
+                                               cudaMemcpyHostToDevice, context.stream()));
                     context.synchronize();
                 } else {
-                    LSMR_CHECK(cudaMemcpyAsync(panel.offsets64->data(), panel_offsets, static_cast<std::size_t>(host.bytes()), cudaMemcpyDeviceToDevice, context.stream()));
+                    LSMR_CHECK(cudaMemcpyAsync(panel.offsets64->data(), panel_offsets, static_cast<std::size_t>(host.bytes()),
+                                               cudaMemcpyDeviceToDevice, context.stream()));
                 }
             }
             launch_panel_scatter(a.rows, p, width, offsets, a.columns->data(), a.values->data(), panel_offsets, panel.columns->data(),
@@ -231,7 +234,9 @@ std::unique_ptr<CsrProduct<T>> make_stream_product(const DeviceCsr<T>& a, const 
     if (choice.values == ValueForm::fp32) return std::make_unique<StreamProduct<float, T>>(a, offsets, longest_row, choice, context);
     return std::make_unique<StreamProduct<T, T>>(a, offsets, longest_row, choice, context);
 }
-template std::unique_ptr<CsrProduct<double>> make_stream_product(const DeviceCsr<double>&, const HostOffsets&, std::int64_t, const SpmvChoice&, const CudaContext&);
-template std::unique_ptr<CsrProduct<float>> make_stream_product(const DeviceCsr<float>&, const HostOffsets&, std::int64_t, const SpmvChoice&, const CudaContext&);
+template std::unique_ptr<CsrProduct<double>> make_stream_product(const DeviceCsr<double>&, const HostOffsets&, std::int64_t, const SpmvChoice&,
+                                                                 const CudaContext&);
+template std::unique_ptr<CsrProduct<float>> make_stream_product(const DeviceCsr<float>&, const HostOffsets&, std::int64_t, const SpmvChoice&,
+                                                                const CudaContext&);
 
 }  // namespace lsmr::cuda

@@ -28,7 +28,8 @@ template <class T, class Offset>
 void launch_whole_transpose(std::int64_t rows, std::int64_t cols, std::int64_t nnz, const Offset* offsets, const std::int32_t* columns, const T* values,
                             Offset* out_offsets, std::int32_t* out_columns, T* out_values, TransposeScratch& scratch, cudaStream_t stream);
 
-// Of any number, in chunks. host_offsets: the offsets of A on the host, used to cut chunks at rows. out_offsets has cols + 1 entries, out_columns and out_values nnz.
+// Of any number, in chunks. host_offsets: the offsets of A on the host, used to cut chunks at rows. out_offsets has cols + 1 entries, out_columns
+// and out_values nnz.
 // No chunk may hold more than scratch.chunk_entries, so no row may.
 template <class T, class Offset>
 void launch_transpose(std::int64_t rows, std::int64_t cols, const std::int64_t* host_offsets, const Offset* offsets,

@@ -66,7 +66,8 @@ struct CellSegments {
     const WindowSource<Offset>& source;
     std::int32_t panel;
     std::int32_t window;
-    __device__ CellSegments(const WindowSource<Offset>& of, std::int32_t number) : source(of), panel(number / of.shape.windows), window(number % of.shape.windows) {}
+    __device__ CellSegments(const WindowSource<Offset>& of, std::int32_t number)
+        : source(of), panel(number / of.shape.windows), window(number % of.shape.windows) {}
     __device__ std::int64_t row(int r) const { return window_row(source.shape.panels, panel, r); }
     __device__ Segment operator()(int r) const {
         if (row(r) >= source.rows) return {0, 0};

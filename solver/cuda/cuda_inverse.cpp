@@ -90,7 +90,8 @@ template <class T>
 class SparseSolve {
   public:
     // a: the triangle with its diagonal. z: what is solved for, in place. one: 1, where cuSPARSE's handle expects scalars.
-    SparseSolve(const cuda::DeviceCsr<T>& a, cusparseFillMode_t fill, T* z, const T* one, const CudaContext& context) : context_(context), one_(one), matrix_(cuda::describe(a)), z_(cuda::describe(a.rows, z)) {
+    SparseSolve(const cuda::DeviceCsr<T>& a, cusparseFillMode_t fill, T* z, const T* one, const CudaContext& context)
+        : context_(context), one_(one), matrix_(cuda::describe(a)), z_(cuda::describe(a.rows, z)) {
         cusparseDiagType_t diagonal = CUSPARSE_DIAG_TYPE_NON_UNIT;
         LSMR_CHECK(cusparseSpMatSetAttribute(matrix_.get(), CUSPARSE_SPMAT_FILL_MODE, &fill, sizeof(fill)));
         LSMR_CHECK(cusparseSpMatSetAttribute(matrix_.get(), CUSPARSE_SPMAT_DIAG_TYPE, &diagonal, sizeof(diagonal)));
@@ -98,9 +99,11 @@ class SparseSolve {
         LSMR_CHECK(cusparseSpSV_createDescr(&descriptor));
         solve_.reset(descriptor);
         std::size_t bytes = 0;
-        LSMR_CHECK(cusparseSpSV_bufferSize(context.cusparse(), kPlain, one_, matrix_.get(), z_.get(), z_.get(), cuda::kCudaType<T>, kAlgorithm, solve_.get(), &bytes));
+        LSMR_CHECK(cusparseSpSV_bufferSize(context.cusparse(), kPlain, one_, matrix_.get(), z_.get(), z_.get(), cuda::kCudaType<T>, kAlgorithm,
+                                           solve_.get(), &bytes));
         buffer_ = DeviceBuffer<std::byte>(context, std::max<std::int64_t>(static_cast<std::int64_t>(bytes), 256));
-        LSMR_CHECK(cusparseSpSV_analysis(context.cusparse(), kPlain, one_, matrix_.get(), z_.get(), z_.get(), cuda::kCudaType<T>, kAlgorithm, solve_.get(), buffer_.data()));
+        LSMR_CHECK(cusparseSpSV_analysis(context.cusparse(), kPlain, one_, matrix_.get(), z_.get(), z_.get(), cuda::kCudaType<T>, kAlgorithm,
+                                         solve_.get(), buffer_.data()));
     }
     void run() const {
         LSMR_CHECK(cusparseSpSV_solve(context_.cusparse(), kPlain, one_, matrix_.get(), z_.get(), z_.get(), cuda::kCudaType<T>, kAlgorithm, solve_.get()));

@@ -163,7 +163,7 @@ void launch_finish(R* r, int stage, const PartialLists& lists, int code, cudaStr
     launch_dependent(finish_kernel<R>, 1, kFinishThreads, 0, stream, r, stage, lists, code);
 }
 
-#define LSMR_INSTANTIATE(T)                                                                                                    \
+#define LSMR_INSTANTIATE(T)                                                                                                   \
     template void launch_elementwise(std::int64_t, const CglsUpdateX<T>&, const SumTargets&, cudaStream_t);                   \
     template void launch_elementwise(std::int64_t, const CglsUpdateR<T>&, const SumTargets&, cudaStream_t);                   \
     template void launch_elementwise(std::int64_t, const CglsDirection<T>&, const SumTargets&, cudaStream_t);                 \
@@ -175,10 +175,14 @@ void launch_finish(R* r, int stage, const PartialLists& lists, int code, cudaStr
     template void launch_elementwise(std::int64_t, const AddTo<T>&, const SumTargets&, cudaStream_t);                         \
     template void launch_elementwise(std::int64_t, const DividedNorm<T>&, const SumTargets&, cudaStream_t);                   \
     template void launch_elementwise(std::int64_t, const FromCenter<T>&, const SumTargets&, cudaStream_t);                    \
-    template void launch_elementwise_finish(std::int64_t, const LsmrStep<T>&, const SumTargets&, LsmrRecurrence<T>*, int, const PartialLists&, unsigned*, bool, cudaStream_t); \
-    template void launch_elementwise_finish(std::int64_t, const LsqrStep<T>&, const SumTargets&, LsqrRecurrence<T>*, int, const PartialLists&, unsigned*, bool, cudaStream_t); \
-    template void launch_elementwise_finish(std::int64_t, const InnerProduct<T>&, const SumTargets&, CgRecurrence<T>*, int, const PartialLists&, unsigned*, bool, cudaStream_t); \
-    template void launch_elementwise_finish(std::int64_t, const CgUpdate<T>&, const SumTargets&, CgRecurrence<T>*, int, const PartialLists&, unsigned*, bool, cudaStream_t); \
+    template void launch_elementwise_finish(std::int64_t, const LsmrStep<T>&, const SumTargets&, LsmrRecurrence<T>*, int,     \
+                                            const PartialLists&, unsigned*, bool, cudaStream_t);                              \
+    template void launch_elementwise_finish(std::int64_t, const LsqrStep<T>&, const SumTargets&, LsqrRecurrence<T>*, int,     \
+                                            const PartialLists&, unsigned*, bool, cudaStream_t);                              \
+    template void launch_elementwise_finish(std::int64_t, const InnerProduct<T>&, const SumTargets&, CgRecurrence<T>*, int,   \
+                                            const PartialLists&, unsigned*, bool, cudaStream_t);                              \
+    template void launch_elementwise_finish(std::int64_t, const CgUpdate<T>&, const SumTargets&, CgRecurrence<T>*, int,       \
+                                            const PartialLists&, unsigned*, bool, cudaStream_t);                              \
     template void launch_finish(LsmrRecurrence<T>*, int, const PartialLists&, int, cudaStream_t);                             \
     template void launch_finish(LsqrRecurrence<T>*, int, const PartialLists&, int, cudaStream_t);                             \
     template void launch_finish(CglsRecurrence<T>*, int, const PartialLists&, int, cudaStream_t);                             \

@@ -75,20 +75,21 @@ struct Vector {
 template <class T>
 class SparseProduct {
   public:
-    SparseProduct(const DeviceCsr<T>& a, const Vector<T>& x, const Vector<T>& y, cusparseSpMVAlg_t algorithm, cusparseHandle_t handle, const CudaContext& context)
+    SparseProduct(const DeviceCsr<T>& a, const Vector<T>& x, const Vector<T>& y, cusparseSpMVAlg_t algorithm, cusparseHandle_t handle,
+                  const CudaContext& context)
         : x_(x), y_(y), algorithm_(algorithm), handle_(handle), matrix_(cuda::describe(a)) {
         const T one = 1;
         std::size_t bytes = 0;
-        LSMR_CHECK(cusparseSpMV_bufferSize(handle_, CUSPARSE_OPERATION_NON_TRANSPOSE, &one, matrix_.get(), x_.descriptor.get(), &one, y_.descriptor.get(), kCudaType<T>,
-                                           algorithm_, &bytes));
+        LSMR_CHECK(cusparseSpMV_bufferSize(handle_, CUSPARSE_OPERATION_NON_TRANSPOSE, &one, matrix_.get(), x_.descriptor.get(), &one,
+                                           y_.descriptor.get(), kCudaType<T>, algorithm_, &bytes));
         buffer_ = DeviceBuffer<std::byte>(context, std::max<std::int64_t>(static_cast<std::int64_t>(bytes), 256));
-        LSMR_CHECK(cusparseSpMV_preprocess(handle_, CUSPARSE_OPERATION_NON_TRANSPOSE, &one, matrix_.get(), x_.descriptor.get(), &one, y_.descriptor.get(), kCudaType<T>,
-                                           algorithm_, buffer_.data()));
+        LSMR_CHECK(cusparseSpMV_preprocess(handle_, CUSPARSE_OPERATION_NON_TRANSPOSE, &one, matrix_.get(), x_.descriptor.get(), &one,
+                                           y_.descriptor.get(), kCudaType<T>, algorithm_, buffer_.data()));
     }
 
     void run(T a, T b) const {
-        LSMR_CHECK(cusparseSpMV(handle_, CUSPARSE_OPERATION_NON_TRANSPOSE, &a, matrix_.get(), x_.descriptor.get(), &b, y_.descriptor.get(), kCudaType<T>, algorithm_,
-                                buffer_.data()));
+        LSMR_CHECK(cusparseSpMV(handle_, CUSPARSE_OPERATION_NON_TRANSPOSE, &a, matrix_.get(), x_.descriptor.get(), &b, y_.descriptor.get(),
+                                kCudaType<T>, algorithm_, buffer_.data()));
     }
     const char* name() const { return algorithm_ == CUSPARSE_SPMV_CSR_ALG1 ? "cusparse-alg1" : "cusparse-alg2"; }
 
@@ -176,7 +177,8 @@ class Textbook final : public SolverUnderTest {
             s.alpha = norm(v_);
         }
         if (s.alpha > 0) scale(1 / s.alpha, v_);
-        LSMR_CHECK(cudaMemcpyAsync(h_.values.data(), v_.values.data(), static_cast<std::size_t>(v_.values.bytes()), cudaMemcpyDeviceToDevice, context_.stream()));
+        LSMR_CHECK(cudaMemcpyAsync(h_.values.data(), v_.values.data(), static_cast<std::size_t>(v_.values.bytes()), cudaMemcpyDeviceToDevice,
+                                   context_.stream()));
         s.zeta_bar = s.alpha * s.beta;
         s.alpha_bar = s.alpha;
         s.beta_dd = s.beta;
@@ -292,7 +294,8 @@ class Textbook final : public SolverUnderTest {
     }
 
     DeviceCsr<T> upload(const CsrMatrix& a) {
-        if (a.nnz() > cuda::kMax32) throw InputError(fmt::format("cuSPARSE takes at most {} entries with 32-bit columns, the matrix has {}", cuda::kMax32, a.nnz()));
+        if (a.nnz() > cuda::kMax32)
+            throw InputError(fmt::format("cuSPARSE takes at most {} entries with 32-bit columns, the matrix has {}", cuda::kMax32, a.nnz()));
         if (a.nnz() == 0) throw InputError("a matrix without entries has no products to time");
         DeviceCsr<T> device(context_, a.rows(), a.cols(), a.nnz());
         cuda::Uploader up(context_);
