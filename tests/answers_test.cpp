@@ -6,20 +6,10 @@
 #include "checkpoint_suite.hpp"
 #include "operator/function_operator.hpp"
 #include "solver/incomplete_cholesky.hpp"
+#include "support/devices.hpp"
 
 using namespace lsmr;
 using namespace lsmr::test;
-
-namespace {
-
-PrepareOptions on_cpu() {
-    PrepareOptions base;
-    base.device = DeviceKind::cpu;
-    omp_set_num_threads(1);
-    return base;
-}
-
-}  // namespace
 
 TEST_CASE("answers: solves with A^T A") {
     suite_normal_solves(on_cpu());

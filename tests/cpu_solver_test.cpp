@@ -13,19 +13,13 @@
 #include "solver/incomplete_cholesky.hpp"
 #include "solver_suite.hpp"
 #include "stop_suite.hpp"
+#include "support/devices.hpp"
 #include "transform_suite.hpp"
 
 using namespace lsmr;
 using namespace lsmr::test;
 
 namespace {
-
-PrepareOptions on_cpu() {
-    PrepareOptions base;
-    base.device = DeviceKind::cpu;
-    omp_set_num_threads(1);  // the same bits as more, and no waiting for other programs on the cores
-    return base;
-}
 
 // A user's operator: products with a matrix, counted, and whatever a test does to their results. In adjoint products
 // the first is that by which the solver measures the scale, the second begins the solve, and number k + 2 belongs to

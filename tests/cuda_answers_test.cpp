@@ -3,19 +3,10 @@
 
 #include "answers_suite.hpp"
 #include "cuda_support.hpp"
+#include "support/devices.hpp"
 
 using namespace lsmr;
 using namespace lsmr::test;
-
-namespace {
-
-PrepareOptions gpu() {
-    PrepareOptions options;
-    options.device = DeviceKind::cuda;
-    return options;
-}
-
-}  // namespace
 
 TEST_CASE("cuda answers: solves with A^T A") { LSMR_NEEDS_GPU(); suite_normal_solves(gpu()); }
 TEST_CASE("cuda answers: standard errors") { LSMR_NEEDS_GPU(); suite_standard_errors(gpu()); }

@@ -202,38 +202,9 @@ TEST_CASE("cuda formats: repeats are bit-identical, also through vectors that ar
 TEST_CASE("cuda formats: products are captured in global mode and replayed with new vectors") {
     LSMR_NEEDS_GPU();
     const auto a = matrix_with_rows(random_lengths(5000, 0, 60, 208), 3000, 208);
-    CudaContext& context = shared_context();
     for (const char* kernel : {"sell-32-1024+columns16", "ell", "hyb", "coo"}) {
         CAPTURE(kernel);
-        const auto op = make_cuda_operator<double>(*a, context, forced(kernel));
-        const auto workspace = op->make_workspace(&context);
-        DeviceBuffer<double> x(context, 3000), y(context, 5000), z(context, 3000), sums(context, op->max_partials());
-        DeviceBuffer<Coefficient<double>> coefficients(context, 2);
-        to_device(coefficients, 0, std::vector<Coefficient<double>>{{1, 1}, {0, 0}}, context);
-        const auto both = [&] {
-            NormPartials norm{sums.data(), 0};
-            op->apply(coefficients.data(), x.data(), coefficients.data() + 1, y.data(), *workspace, &norm);
-            op->apply_adjoint(coefficients.data(), y.data(), coefficients.data() + 1, z.data(), *workspace);
-        };
-        both();
-        context.synchronize();
-        cudaGraph_t graph = nullptr;
-        cudaGraphExec_t run = nullptr;
-        LSMR_CHECK(cudaStreamBeginCapture(context.stream(), cudaStreamCaptureModeGlobal));
-        both();
-        LSMR_CHECK(cudaStreamEndCapture(context.stream(), &graph));
-        LSMR_CHECK(cudaGraphInstantiate(&run, graph, 0));
-        for (std::uint64_t seed : {209, 210}) {
-            to_device(x, 0, random_vector(3000, seed), context);
-            LSMR_CHECK(cudaGraphLaunch(run, context.stream()));
-            std::vector<double> replayed(3000), direct(3000);
-            to_host(replayed, z, 0, context);
-            both();
-            to_host(direct, z, 0, context);
-            CHECK(replayed == direct);
-        }
-        LSMR_CHECK(cudaGraphExecDestroy(run));
-        LSMR_CHECK(cudaGraphDestroy(graph));
+        check_captured(*make_cuda_operator<double>(*a, shared_context(), forced(kernel)));
     }
 }
 

@@ -7,6 +7,7 @@
 #include "operator/profile.hpp"
 #include "order_cases.hpp"
 #include "order_suite.hpp"
+#include "support/devices.hpp"
 
 using namespace lsmr;
 using namespace lsmr::test;
@@ -227,6 +228,6 @@ TEST_CASE("cuda order: an update keeps the order") {
     CHECK(op->order() == nullptr);
 }
 
-TEST_CASE("cuda order: solves against dense answers") { LSMR_NEEDS_GPU(); PrepareOptions gpu; gpu.device = DeviceKind::cuda; suite_orders(gpu); }
-TEST_CASE("cuda order: solves beside those without an order") { LSMR_NEEDS_GPU(); PrepareOptions gpu; gpu.device = DeviceKind::cuda; suite_orders_beside_none(gpu); }
-TEST_CASE("cuda order: states go on in their own order") { LSMR_NEEDS_GPU(); PrepareOptions gpu; gpu.device = DeviceKind::cuda; suite_order_of_checkpoints(gpu); }
+TEST_CASE("cuda order: solves against dense answers") { LSMR_NEEDS_GPU(); suite_orders(gpu()); }
+TEST_CASE("cuda order: solves beside those without an order") { LSMR_NEEDS_GPU(); suite_orders_beside_none(gpu()); }
+TEST_CASE("cuda order: states go on in their own order") { LSMR_NEEDS_GPU(); suite_order_of_checkpoints(gpu()); }

@@ -177,37 +177,10 @@ TEST_CASE("cuda place formats: cuSPARSE's blocks, for comparison") {
 
 TEST_CASE("cuda place formats: products are captured in global mode and replayed with new vectors") {
     LSMR_NEEDS_GPU();
-    CudaContext& context = shared_context();
     const auto a = stencil_of_blocks(600, 4);
     for (const char* kernel : {"bsr-4x4-stream", "bsr-4x4-columns", "bsr-4x4-blocks+rowmajor", "bell-4x4", "dia", "dense"}) {
         CAPTURE(kernel);
-        const auto op = make_cuda_operator<double>(*a, context, forced(kernel));
-        const auto workspace = op->make_workspace(&context);
-        DeviceBuffer<double> x(context, a->cols()), y(context, a->rows()), sums(context, op->max_partials());
-        DeviceBuffer<Coefficient<double>> coefficients(context, 2);
-        to_device(coefficients, 0, std::vector<Coefficient<double>>{{1, 1}, {0, 0}}, context);
-        const auto product = [&] {
-            NormPartials norm{sums.data(), 0};
-            op->apply(coefficients.data(), x.data(), coefficients.data() + 1, y.data(), *workspace, &norm);
-        };
-        cudaGraph_t graph = nullptr;
-        cudaGraphExec_t run = nullptr;
-        context.synchronize();
-        LSMR_CHECK(cudaStreamBeginCapture(context.stream(), cudaStreamCaptureModeGlobal));
-        product();
-        LSMR_CHECK(cudaStreamEndCapture(context.stream(), &graph));
-        LSMR_CHECK(cudaGraphInstantiate(&run, graph, 0));
-        for (std::uint64_t seed : {76, 77}) {
-            to_device(x, 0, random_vector(a->cols(), seed), context);
-            LSMR_CHECK(cudaGraphLaunch(run, context.stream()));
-            std::vector<double> replayed(static_cast<std::size_t>(a->rows())), direct(replayed.size());
-            to_host(replayed, y, 0, context);
-            product();
-            to_host(direct, y, 0, context);
-            CHECK(replayed == direct);
-        }
-        LSMR_CHECK(cudaGraphExecDestroy(run));
-        LSMR_CHECK(cudaGraphDestroy(graph));
+        check_captured(*make_cuda_operator<double>(*a, shared_context(), forced(kernel)));
     }
 }
 

@@ -16,17 +16,12 @@
 #include "solver/cuda/cuda_sketch.hpp"
 #include "solver/cuda/preconditioner_kernels.hpp"
 #include "solver/sparse_sign.hpp"
+#include "support/devices.hpp"
 
 using namespace lsmr;
 using namespace lsmr::test;
 
 namespace {
-
-PrepareOptions gpu() {
-    PrepareOptions options;
-    options.device = DeviceKind::cuda;
-    return options;
-}
 
 // y <- a K x + b y, or with K^T, from and to host memory; also by a captured graph, to the same bits, and without an allocation.
 template <class T>

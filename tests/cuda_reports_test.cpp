@@ -12,19 +12,10 @@
 #include "reports_suite.hpp"
 #include "solver/cuda/cuda_backend.hpp"
 #include "solver/solve_cuda.hpp"
+#include "support/devices.hpp"
 
 using namespace lsmr;
 using namespace lsmr::test;
-
-namespace {
-
-PrepareOptions gpu() {
-    PrepareOptions options;
-    options.device = DeviceKind::cuda;
-    return options;
-}
-
-}  // namespace
 
 TEST_CASE("cuda reports: zero right-hand side") { LSMR_NEEDS_GPU(); report_zero_right_hand_side(gpu()); }
 TEST_CASE("cuda reports: identity") { LSMR_NEEDS_GPU(); report_identity(gpu()); }

@@ -93,6 +93,38 @@ inline std::shared_ptr<const CsrMatrix> mixed_spans() {
     return share(CsrMatrix::from_coo(6000, cols, rows, columns, random_vector(static_cast<std::int64_t>(rows.size()), 5)));
 }
 
+// Both products, captured in global mode, where nothing may be allocated or waited for, give for new vectors what they give at once.
+inline void check_captured(const MatrixOperator<double>& op) {
+    CudaContext& context = shared_context();
+    const auto workspace = op.make_workspace(&context);
+    DeviceBuffer<double> x(context, op.cols()), y(context, op.rows()), z(context, op.cols()), sums(context, op.max_partials());
+    DeviceBuffer<Coefficient<double>> coefficients(context, 2);
+    to_device(coefficients, 0, {{1, 1}, {0, 0}}, context);
+    const auto both = [&] {
+        NormPartials norm{sums.data(), 0};
+        op.apply(coefficients.data(), x.data(), coefficients.data() + 1, y.data(), *workspace, &norm);
+        op.apply_adjoint(coefficients.data(), y.data(), coefficients.data() + 1, z.data(), *workspace);
+    };
+    context.synchronize();
+    cudaGraph_t graph = nullptr;
+    cudaGraphExec_t run = nullptr;
+    LSMR_CHECK(cudaStreamBeginCapture(context.stream(), cudaStreamCaptureModeGlobal));
+    both();
+    LSMR_CHECK(cudaStreamEndCapture(context.stream(), &graph));
+    LSMR_CHECK(cudaGraphInstantiate(&run, graph, 0));
+    for (std::uint64_t seed : {76, 77}) {
+        to_device(x, 0, random_vector(op.cols(), seed), context);
+        LSMR_CHECK(cudaGraphLaunch(run, context.stream()));
+        std::vector<double> replayed(static_cast<std::size_t>(op.cols())), direct(replayed.size());
+        to_host(replayed, z, 0, context);
+        both();
+        to_host(direct, z, 0, context);
+        CHECK(replayed == direct);
+    }
+    LSMR_CHECK(cudaGraphExecDestroy(run));
+    LSMR_CHECK(cudaGraphDestroy(graph));
+}
+
 template <class T>
 void check_products(const CsrMatrix& a, Rig<T>& rig) {
     for (bool adjoint : {false, true}) {

@@ -24,25 +24,11 @@
 #include "checkpoint_suite.hpp"
 #include "preconditioner_suite.hpp"
 #include "stop_suite.hpp"
+#include "support/devices.hpp"
 #include "transform_suite.hpp"
 
 using namespace lsmr;
 using namespace lsmr::test;
-
-namespace {
-
-PrepareOptions gpu() {
-    PrepareOptions options;
-    options.device = DeviceKind::cuda;
-    return options;
-}
-PrepareOptions on_cpu() {
-    PrepareOptions options;
-    options.device = DeviceKind::cpu;
-    return options;
-}
-
-}  // namespace
 
 TEST_CASE("cuda solver: SOL test family") { LSMR_NEEDS_GPU(); suite_lstp(gpu()); }
 TEST_CASE("cuda solver: start centre and damping against dense answers") { LSMR_NEEDS_GPU(); suite_start_and_center(gpu()); }

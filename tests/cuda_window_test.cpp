@@ -148,37 +148,7 @@ TEST_CASE("cuda window: captured, replayed, and updated") {
     CudaContext& context = shared_context();
     const auto a = matrix_with_rows(random_lengths(5000, 0, 60, 75), 3000, 75);
     auto op = make_cuda_operator<double>(*a, context, forced("window-512"));
-    {
-        const auto workspace = op->make_workspace(&context);
-        DeviceBuffer<double> x(context, 3000), y(context, 5000), z(context, 3000), sums(context, op->max_partials());
-        DeviceBuffer<Coefficient<double>> coefficients(context, 2);
-        to_device(coefficients, 0, std::vector<Coefficient<double>>{{1, 1}, {0, 0}}, context);
-        const auto both = [&] {
-            NormPartials norm{sums.data(), 0};
-            op->apply(coefficients.data(), x.data(), coefficients.data() + 1, y.data(), *workspace, &norm);
-            op->apply_adjoint(coefficients.data(), y.data(), coefficients.data() + 1, z.data(), *workspace);
-        };
-        to_device(x, 0, random_vector(3000, 76), context);
-        both();
-        context.synchronize();
-        cudaGraph_t graph = nullptr;
-        cudaGraphExec_t run = nullptr;
-        LSMR_CHECK(cudaStreamBeginCapture(context.stream(), cudaStreamCaptureModeGlobal));
-        both();
-        LSMR_CHECK(cudaStreamEndCapture(context.stream(), &graph));
-        LSMR_CHECK(cudaGraphInstantiate(&run, graph, 0));
-        for (std::uint64_t seed : {77, 78}) {
-            to_device(x, 0, random_vector(3000, seed), context);
-            LSMR_CHECK(cudaGraphLaunch(run, context.stream()));
-            std::vector<double> replayed(3000), direct(3000);
-            to_host(replayed, z, 0, context);
-            both();
-            to_host(direct, z, 0, context);
-            CHECK(replayed == direct);
-        }
-        LSMR_CHECK(cudaGraphExecDestroy(run));
-        LSMR_CHECK(cudaGraphDestroy(graph));
-    }
+    check_captured(*op);
     MatrixOperator<double>& same = *op;
     CudaRig<double> rig(std::move(op));
     const auto values = with_values(*a, [](double v) { return v * 1.5 + 0.25; });

@@ -17,19 +17,13 @@
 #include "solver/stopping.hpp"
 #include "support/checks.hpp"
 #include "support/dense_oracle.hpp"
+#include "support/devices.hpp"
 #include "support/problems.hpp"
 
 using namespace lsmr;
 using namespace lsmr::test;
 
 namespace {
-
-PrepareOptions on_cpu() {
-    PrepareOptions base;
-    base.device = DeviceKind::cpu;
-    omp_set_num_threads(1);  // the same bits as more, and no waiting for other programs on the cores
-    return base;
-}
 
 // x_k of LSMR by its definition: of all x in the Krylov space of A'A and A'b, k dimensions, the one with the least
 // ||A'(b - A x) - lambda^2 x||. Dense, in long double.

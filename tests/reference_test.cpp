@@ -14,6 +14,7 @@
 
 #include "data/read.hpp"
 #include "support/checks.hpp"
+#include "support/devices.hpp"
 #include "support/problems.hpp"
 
 using namespace lsmr;
@@ -23,13 +24,6 @@ using nlohmann::json;
 namespace {
 
 const std::filesystem::path kShared = LSMR_SHARED_DATA;
-
-PrepareOptions on_cpu() {
-    PrepareOptions base;
-    base.device = DeviceKind::cpu;
-    omp_set_num_threads(1);  // the same bits as more, and no waiting for other programs on the cores
-    return base;
-}
 
 json parsed(const std::filesystem::path& path) {
     std::ifstream file(path);

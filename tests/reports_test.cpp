@@ -8,20 +8,10 @@
 #include "operator/function_operator.hpp"
 #include "reports_suite.hpp"
 #include "solver/cpu/cpu_backend.hpp"
+#include "support/devices.hpp"
 
 using namespace lsmr;
 using namespace lsmr::test;
-
-namespace {
-
-PrepareOptions on_cpu() {
-    PrepareOptions base;
-    base.device = DeviceKind::cpu;
-    omp_set_num_threads(1);  // the same bits as more, and no waiting for other programs on the cores
-    return base;
-}
-
-}  // namespace
 
 TEST_CASE("reports: zero right-hand side") {
     report_zero_right_hand_side(on_cpu());

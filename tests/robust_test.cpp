@@ -11,18 +11,12 @@
 #include "memory/error.hpp"
 #include "support/checks.hpp"
 #include "support/dense_oracle.hpp"
+#include "support/devices.hpp"
 
 using namespace lsmr;
 using namespace lsmr::test;
 
 namespace {
-
-PrepareOptions on_cpu() {
-    PrepareOptions base;
-    base.device = DeviceKind::cpu;
-    omp_set_num_threads(1);
-    return base;
-}
 
 RobustOptions loss_of(Loss loss, double threshold = 0) {
     RobustOptions robust;
