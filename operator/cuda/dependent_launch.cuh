@@ -24,12 +24,12 @@ __device__ inline void admit_next() { asm volatile("griddepcontrol.launch_depend
 // must be known after await_previous() only, as the place of a gather is that comes from shared memory.
 __device__ inline double load_unwritten(const double* p) {
     double value;
-    asm("ld.global.f64 %0, [%1];" : "=d"(value) : "l"(__cvta_generic_to_global(p)));
+    asm("ld.global.f64 %0, [%1];" : "=d"(value) : "l"(p));
     return value;
 }
 __device__ inline float load_unwritten(const float* p) {
     float value;
-    asm("ld.global.f32 %0, [%1];" : "=f"(value) : "l"(__cvta_generic_to_global(p)));
+    asm("ld.global.f32 %0, [%1];" : "=f"(value) : "l"(p));
     return value;
 }
 
