@@ -648,6 +648,12 @@ inline void suite_records(const PrepareOptions& base) {
                         CHECK(record.r_norm <= before.r_norm * slack);
                         if (method == Method::lsmr) CHECK(record.ar_norm <= before.ar_norm);
                     }
+                    // ||A||_F as the bidiagonalisation has seen it: that of B, with a row of lambda for each column, or of the stack's.
+                    if (method != Method::cgls) {
+                        double squares = damp > 0 && !warm ? static_cast<double>(records.size()) * square(damp) : 0.0;
+                        for (const IterationRecord& record : records) squares += square(record.alpha) + square(record.beta);
+                        check_within(answer.result.norms.a_estimated, std::sqrt(squares), norm_rounding(a->cols()) * std::sqrt(squares), "||B||_F");
+                    }
                     CHECK(records.back().r_norm == answer.result.norms.r_estimated);
                     CHECK(records.back().ar_norm == answer.result.norms.ar_estimated);
                     for (const std::size_t k : {std::size_t{1}, std::size_t{2}, std::size_t{7}, records.size()}) {
