@@ -255,6 +255,7 @@ template <class T>
 auto* kernel_of(Crossing crossing) {
     switch (crossing) {
         case Crossing::none: return &persistent_cgls_kernel<T, Crossing::none>;
+        case Crossing::clustered:  // its blocks share no memory here
         case Crossing::gathered: return &persistent_cgls_kernel<T, Crossing::gathered>;
         default: return &persistent_cgls_kernel<T, Crossing::mailed>;
     }
