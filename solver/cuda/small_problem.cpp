@@ -247,8 +247,9 @@ std::string SmallPlan::words() const {
         return fmt::format("one persistent kernel for lsmr, lsqr and cgls, {} blocks of {} threads, which send one another values in runs", blocks,
                            cuda::kPersistentThreads);
     }
-    return fmt::format("one persistent kernel for lsmr, lsqr and cgls, {} of {} threads, {} and {} of them a row, {}",
-                       blocks == 1 ? "1 block" : fmt::format("{} blocks", blocks), cuda::kPersistentThreads, forward.team, adjoint.team, where);
+    return fmt::format("one persistent kernel for lsmr, lsqr and cgls, {}{} of {} threads, {} and {} of them a row, {}",
+                       blocks == 1 ? "1 block" : fmt::format("{} blocks", blocks), crossing == cuda::Crossing::clustered ? " of one cluster" : "",
+                       cuda::kPersistentThreads, forward.team, adjoint.team, where);
 }
 
 template <class T>
