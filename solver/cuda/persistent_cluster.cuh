@@ -1,9 +1,9 @@
 // The exchange where the blocks of a persistent kernel are one cluster: each block has all of u-hat and of v-hat in its own shared memory, where the
-// others write their values as they are made, and where its products gather. An mbarrier of each counts the bytes that have come. The norms need no
-// exchange of their own: the first warp of every block adds the squares of the whole vector, in one order, so that all have the same bits.
+// others write their values as they are made, and where its products gather. Sums are written there too. An mbarrier of each counts the bytes that
+// have come.
 //
-// A value's place is written again only when all blocks have read it: who sends u-hat has received all of v-hat, whose senders had made
-// their products with the u-hat before and had added its squares; and the other way round. Sums of x: two places in turn.
+// A place is written again only when all have read it, as between blocks that share L2: who writes the next u-hat has received all of v-hat, whose
+// writers had made their products with the u-hat before; and so on.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -57,31 +57,30 @@ template <class T>
 struct ClusterVector {
     T* values;
     std::uint64_t* come;
-    int size;
+    std::uint32_t bytes;
     int first_row;  // the block's own
     int rows;
     // So many warps take a value each for a thread, and so many such groups send them to other blocks each.
     int warps, groups;
 
-    __device__ ClusterVector(T* values_, std::uint64_t* come_, int size_, const Slice<T>& own)
-        : values(values_), come(come_), size(size_), first_row(own.first_row), rows(own.rows) {
+    __device__ ClusterVector(T* values_, std::uint64_t* come_, int size, const Slice<T>& own)
+        : values(values_), come(come_), bytes(static_cast<std::uint32_t>(size * static_cast<int>(sizeof(T)))), first_row(own.first_row), rows(own.rows) {
         constexpr int kWarpsOfAll = kProductThreads / 32;
         warps = min(max((rows + 31) / 32, 1), kWarpsOfAll);
         groups = kWarpsOfAll / warps;
     }
-    __device__ std::uint32_t bytes() const { return static_cast<std::uint32_t>(size) * static_cast<std::uint32_t>(sizeof(T)); }
     // By one thread.
     __device__ void begin() const {
         barrier_init(come);
-        barrier_expect(come, bytes());
+        barrier_expect(come, bytes);
     }
-    // By the product threads: value(i) of the block's rows to all blocks, this one included; keep(i, value) once each. A row's value is
-    // made once for each group, so that nothing waits for it.
+    // By the product threads: value(i) of the block's rows, with keep(i, value) once each, and to all blocks, this one included. A row's value is made
+    // once for each group, so that nothing waits for it.
     template <class Value, class Keep>
-    __device__ void send(int thread, const Value& value, const Keep& keep) const {
+    __device__ void send(int thread, bool to_all, const Value& value, const Keep& keep) const {
         const int group = thread / 32 / warps;
         if (group >= groups) return;
-        const int blocks = static_cast<int>(gridDim.x);
+        const int blocks = to_all ? static_cast<int>(gridDim.x) : 0;
         const std::uint32_t barrier = shared_address(come);
 #pragma unroll 1
         for (int i = thread - group * warps * 32; i < rows; i += warps * 32) {
@@ -89,6 +88,7 @@ struct ClusterVector {
             if (group == 0) keep(i, sent);
             const std::uint32_t to = shared_address(values + first_row + i);
             // Each begins with another, so that no block is written to by all at once.
+#pragma unroll 1
             for (int turn = group; turn < blocks; turn += groups) {
                 const int sum = static_cast<int>(blockIdx.x) + turn;
                 const int block = sum < blocks ? sum : sum - blocks;
@@ -96,31 +96,10 @@ struct ClusterVector {
             }
         }
     }
-    // The values of a pass, by all who read them; one of the threads prepares the next pass.
-    __device__ void receive(int pass, bool prepares) const {
+    // By the product threads: the values of a pass; one of the threads prepares the next.
+    __device__ void receive(int pass, int thread) const {
         wait_for_cluster(come, pass);
-        if (prepares) barrier_expect(come, bytes());
-    }
-    // By one whole warp: the sum of all squares.
-    __device__ double norm2(int pass) const {
-        wait_for_cluster(come, pass);
-        constexpr int kSums = 4;
-        double sums[kSums] = {};
-        const int lane = static_cast<int>(threadIdx.x) % 32;
-        int i = lane;
-        for (; i + 32 * (kSums - 1) < size; i += 32 * kSums) {
-#pragma unroll
-            for (int s = 0; s < kSums; ++s) {
-                const double value = static_cast<double>(values[i + 32 * s]);
-                sums[s] += value * value;
-            }
-        }
-        for (; i < size; i += 32) {
-            const double value = static_cast<double>(values[i]);
-            sums[0] += value * value;
-        }
-        __syncwarp();
-        return warp_sum((sums[0] + sums[1]) + (sums[2] + sums[3]));
+        if (thread == 0) barrier_expect(come, bytes);
     }
 };
 
@@ -140,31 +119,30 @@ struct ClusterPart : SlicePart<T> {
         if (thread == 0) {
             u.begin();
             v.begin();
-            for (ClusterSum& sum : exchange.x_sums) {
-                barrier_init(&sum.come);
-                barrier_expect(&sum.come, sum_bytes());
+            for (ClusterSum* const sum : {&exchange.u_sum, &exchange.v_sum, &exchange.x_sums[0], &exchange.x_sums[1]}) {
+                for (double& part : sum->parts) part = 0;
+                barrier_init(&sum->come);
+                barrier_expect(&sum->come, sum_bytes());
             }
         }
         __syncwarp();
         cluster_arrive();
         SlicePart<T>::load(thread);
     }
-    // By one whole warp each: the block's part of ||x||^2 to all blocks, and that of all, once all parts are there.
-    __device__ void publish_x(double own, int pass) const {
+    // By one whole warp each: the block's part of a sum to all blocks, and the sum of all, once all parts are there. Passes count from 0.
+    __device__ void publish(ClusterSum& sum, double own) const {
         const int lane = static_cast<int>(threadIdx.x) % 32;
-        ClusterSum& sum = exchange.x_sums[pass & 1];
-        if (lane < static_cast<int>(gridDim.x)) {
-            store_into(in_block(shared_address(sum.parts + blockIdx.x), lane), own, in_block(shared_address(&sum.come), lane));
-        }
+        if (lane >= static_cast<int>(gridDim.x)) return;
+        store_into(in_block(shared_address(sum.parts + blockIdx.x), lane), own, in_block(shared_address(&sum.come), lane));
     }
-    __device__ double collect_x(int pass) const {
-        const int lane = static_cast<int>(threadIdx.x) % 32;
-        ClusterSum& sum = exchange.x_sums[pass & 1];
-        wait_for_cluster(&sum.come, pass / 2);
+    __device__ double collect(ClusterSum& sum, int pass) const {
+        wait_for_cluster(&sum.come, pass);
         __syncwarp();
-        if (lane == 0) barrier_expect(&sum.come, sum_bytes());
-        return warp_sum(lane < static_cast<int>(gridDim.x) ? sum.parts[lane] : 0.0);
+        if (threadIdx.x % 32 == 0) barrier_expect(&sum.come, sum_bytes());
+        return sum_of(sum.parts);
     }
+    __device__ void publish_x(double own, int pass) const { publish(exchange.x_sums[pass & 1], own); }
+    __device__ double collect_x(int pass) const { return collect(exchange.x_sums[pass & 1], pass / 2); }
 
   private:
     static __device__ std::uint32_t sum_bytes() { return gridDim.x * static_cast<std::uint32_t>(sizeof(double)); }

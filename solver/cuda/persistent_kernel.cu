@@ -152,19 +152,15 @@ __global__ void __launch_bounds__(kPersistentThreads, 1)
         // Nothing but the last update of x.
     } else if (makes_products) {
         if constexpr (kMailed) part.send_columns(v_of(0), product_thread);
-        if constexpr (kClustered) part.v.send(product_thread, [&](int j) { return v_of(0)[j]; }, [](int, T) {});
+        if constexpr (kClustered) part.v.send(product_thread, iterations > 0, [&](int j) { return v_of(0)[j]; }, [](int, T) {});
         for (int k = 0; k < iterations; ++k) {
             const std::uint64_t pass_tag = tag + static_cast<std::uint64_t>(k);
-            const T* const u = u_of(k);
-            T* const u_next = u_of(k + 1);
-            const T* const v = v_of(k);
-            T* const v_next = v_of(k + 1);
             // Stage A: u-hat <- c1 A v-hat + c2 u-hat.
             if constexpr (kAlone) {
-                forward.multiply(OwnVector<T>{v}, dots, product_thread);
+                own_products(forward, v_of(k), dots, product_thread);
             } else if constexpr (kClustered) {
-                part.v.receive(k, product_thread == 0);
-                forward.multiply(OwnVector<T>{part.v.values}, dots, product_thread);
+                part.v.receive(k, product_thread);
+                own_products(forward, part.v.values, dots, product_thread);
             } else if constexpr (kGathered) {
                 forward.multiply(CrossingVector<T>{adjoint.received(), pass_tag}, dots, product_thread);
             } else {
@@ -177,33 +173,40 @@ __global__ void __launch_bounds__(kPersistentThreads, 1)
                 if constexpr (kMailed) part.clear(product_thread);
                 break;
             }
+            const T* const u = u_of(k);
+            T* const u_next = u_of(k + 1);
             const T c1 = handed.u_product;
             const T c2 = handed.u_vector;
             const auto new_u = [&](int i) { return c1 * dots[i] + c2 * (c2 != T(0) ? u[i] : T(0)); };
             double squares = 0;
+            const auto keep_u = [&](int i, T value) {
+                u_next[i] = value;
+                squares += static_cast<double>(value) * static_cast<double>(value);
+            };
             if constexpr (kClustered) {
-                part.u.send(product_thread, new_u, [&](int i, T value) { u_next[i] = value; });
+                part.u.send(product_thread, true, new_u, keep_u);
             } else {
 #pragma unroll 1
                 for (int i = product_thread; i < forward.rows; i += kProductThreads) {
                     const T value = new_u(i);
                     if constexpr (kGathered) forward.send(i, value, pass_tag);
-                    u_next[i] = value;
-                    squares += static_cast<double>(value) * static_cast<double>(value);
+                    keep_u(i, value);
                 }
-                handed.u_squares.put(product_thread, squares);
-                arrive(u_written, kWorkers);
             }
+            handed.u_squares.put(product_thread, squares);
+            arrive(u_written, kWorkers);
             if (kAlone || kMailed) sync(products, kProductThreads);
             if constexpr (kMailed) part.send_rows(u_next, product_thread);
 
             // Stage B: v-hat <- d1 A^T u-hat + d2 v-hat, and the step of the iteration before.
+            const T* const v = v_of(k);
+            T* const v_next = v_of(k + 1);
             const T* const v_dots = kMailed ? dots : kClustered ? col_products : v_next;
             if constexpr (kAlone) {
-                adjoint.multiply(OwnVector<T>{u_next}, v_next, product_thread);
+                own_products(adjoint, u_next, v_next, product_thread);
             } else if constexpr (kClustered) {
-                part.u.receive(k, product_thread == 0);
-                adjoint.multiply(OwnVector<T>{part.u.values}, col_products, product_thread);
+                part.u.receive(k, product_thread);
+                own_products(adjoint, part.u.values, col_products, product_thread);
             } else if constexpr (kGathered) {
                 adjoint.multiply(CrossingVector<T>{forward.received(), pass_tag}, v_next, product_thread);
             } else {
@@ -218,20 +221,23 @@ __global__ void __launch_bounds__(kPersistentThreads, 1)
             const auto new_v = [&](int j) { return d1 * v_dots[j] + d2 * (d2 != T(0) ? v[j] : T(0)); };
             double x_squares[1] = {0};
             squares = 0;
+            const auto keep_v = [&](int j, T value) {
+                v_next[j] = value;
+                squares += static_cast<double>(value) * static_cast<double>(value);
+            };
             if constexpr (kClustered) {
-                part.v.send(product_thread, new_v, [&](int j, T value) { v_next[j] = value; });
+                part.v.send(product_thread, k + 1 < iterations, new_v, keep_v);
             } else {
 #pragma unroll 1
                 for (int j = product_thread; j < adjoint.rows; j += kProductThreads) {
                     T value = new_v(j);
                     if constexpr (kGathered) adjoint.send(j, value, pass_tag + 1);
                     if constexpr (kMailed) value = mailable(value);
-                    v_next[j] = value;
-                    squares += static_cast<double>(value) * static_cast<double>(value);
+                    keep_v(j, value);
                 }
-                handed.v_squares.put(product_thread, squares);
-                arrive(v_written, kWorkers);
             }
+            handed.v_squares.put(product_thread, squares);
+            arrive(v_written, kWorkers);
             if constexpr (kMailed) {
                 sync(products, kProductThreads);
                 if (k + 1 < iterations) part.send_columns(v_next, product_thread);
@@ -252,14 +258,12 @@ __global__ void __launch_bounds__(kPersistentThreads, 1)
             const std::uint64_t pass_tag = tag + static_cast<std::uint64_t>(k);
             sync(u_known_in(k), kAll);
             if (handed.stopped[k & 1]) break;
-            double u2;
+            sync(u_written, kWorkers);
+            double u2 = handed.u_squares.sum();
             if constexpr (kClustered) {
-                u2 = part.u.norm2(k);
-            } else {
-                sync(u_written, kWorkers);
-                u2 = handed.u_squares.sum();
-            }
-            if constexpr (kGathered || kMailed) {
+                part.publish(part.exchange.u_sum, u2);
+                u2 = part.collect(part.exchange.u_sum, k);
+            } else if constexpr (!kAlone) {
                 publish(problem.u_sums, u2, pass_tag);
                 let_sums_cross();
                 u2 = collect(problem.u_sums, pass_tag);
@@ -272,14 +276,12 @@ __global__ void __launch_bounds__(kPersistentThreads, 1)
             }
             sync(v_known, kAll);
             if (handed.failed) break;
-            double v2;
+            sync(v_written, kWorkers);
+            double v2 = handed.v_squares.sum();
             if constexpr (kClustered) {
-                v2 = part.v.norm2(k + 1);
-            } else {
-                sync(v_written, kWorkers);
-                v2 = handed.v_squares.sum();
-            }
-            if constexpr (kGathered || kMailed) {
+                part.publish(part.exchange.v_sum, v2);
+                v2 = part.collect(part.exchange.v_sum, k);
+            } else if constexpr (!kAlone) {
                 publish(problem.v_sums, v2, pass_tag + 1);
                 let_sums_cross();
                 v2 = collect(problem.v_sums, pass_tag + 1);
@@ -298,22 +300,25 @@ __global__ void __launch_bounds__(kPersistentThreads, 1)
         }
     } else {
         // Pass k: the recurrence of the pass before, whose sums are known; that of x last.
+        // (Where values are mailed no register is left.)
+        R& state = kMailed ? recurrence : held(recurrence);
+        auto& given = kMailed ? handed : held(handed);
         double own_x2 = 0;
         const auto up_to_coefficients = [&] {
             sync(sums_known, kTwoWarps);
             if (lane == 0) {
-                const double forward_sums[1] = {handed.u2};
-                recurrence.finish(R::forward_norm, forward_sums, kGoOn);
-                const double adjoint_sums[1] = {handed.v2};
-                recurrence.finish(R::adjoint_coefficients, adjoint_sums, kGoOn);
+                const double forward_sums[1] = {given.u2};
+                state.finish(R::forward_norm, forward_sums, kGoOn);
+                const double adjoint_sums[1] = {given.v2};
+                state.finish(R::adjoint_coefficients, adjoint_sums, kGoOn);
             }
             __syncwarp();
         };
         const auto the_rest = [&](int k) {
             const double x2[1] = {x_norm2(k - 1, own_x2)};
             if (lane == 0) {
-                recurrence.finish(R::step_made, x2, kGoOn);
-                recurrence.finish(R::adjoint_estimates, nullptr, kGoOn);
+                state.finish(R::step_made, x2, kGoOn);
+                state.finish(R::adjoint_estimates, nullptr, kGoOn);
             }
             __syncwarp();
         };
@@ -321,24 +326,24 @@ __global__ void __launch_bounds__(kPersistentThreads, 1)
         int k = 0;
         for (; k < iterations; ++k) {
             if (k > 0) up_to_coefficients();
-            const bool failed = recurrence.progress.stopped();
+            const bool failed = state.progress.stopped();
             if (lane == 0) {
-                handed.failed = failed;
-                handed.step = own_step(&recurrence, v_of(k), step_own).load();
+                given.failed = failed;
+                given.step = own_step(&state, v_of(k), step_own).load();
             }
             __syncwarp();
             arrive(v_known, kAll);
             if (k > 0) the_rest(k);
             if (failed) break;
-            if (lane == 0) handed.stopped[(k + 1) & 1] = recurrence.progress.stopped();
+            if (lane == 0) given.stopped[(k + 1) & 1] = state.progress.stopped();
             __syncwarp();
             if (k + 1 < iterations) arrive(u_known_in(k + 1), kAll);
             own_x2 = own_x_norm2(k);
-            if (recurrence.progress.stopped()) {
+            if (state.progress.stopped()) {
                 // The pass is one too many, but for its step.
                 sync(sums_known, kTwoWarps);
                 const double sums[2] = {0, x_norm2(k, own_x2)};
-                if (lane == 0) recurrence.finish(R::after_forward, sums, kGoOn);
+                if (lane == 0) state.finish(R::after_forward, sums, kGoOn);
                 break;
             }
         }
@@ -346,7 +351,7 @@ __global__ void __launch_bounds__(kPersistentThreads, 1)
             up_to_coefficients();
             the_rest(k);
         }
-        if (lane == 0) handed.passes = k;
+        if (lane == 0) given.passes = k;
     }
     __syncthreads();  // the recurrence is that of the last iteration
     const int passes = handed.passes;

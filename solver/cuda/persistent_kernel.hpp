@@ -69,14 +69,16 @@ struct PersistentSide {
 // Blocks of a cluster at most, where the device allows as many.
 inline constexpr int kMostClusterBlocks = 16;
 // In the shared memory of each block of a cluster. Barriers count the bytes that have come.
-struct ClusterSum {
-    std::uint64_t come;
+struct alignas(16) ClusterSum {
     double parts[kMostClusterBlocks];
+    std::uint64_t come;
 };
-struct ClusterExchange {
+struct alignas(16) ClusterExchange {
+    ClusterSum u_sum;
+    ClusterSum v_sum;
+    ClusterSum x_sums[2];  // for even and for odd passes
     std::uint64_t u_come;
     std::uint64_t v_come;
-    ClusterSum x_sums[2];  // for even and for odd passes
 };
 // Where it lies, and values of u-hat and of v-hat of all blocks, and products of the block's rows of A^T: in bytes.
 struct PersistentCluster {

@@ -129,6 +129,13 @@ void plan_slices(std::int64_t rows, std::int64_t cols, std::int64_t nnz, std::in
             side->team = std::max(side->team, streaming_team(nnz, side == &plan.forward ? rows : cols));
         }
     }
+    // Who gathers from its own shared memory has its entries there too (all of a vector is there, so that 16 bits are enough for their columns).
+    const bool from_own = plan.crossing == cuda::Crossing::none || plan.crossing == cuda::Crossing::clustered;
+    if (from_own && !(plan.forward.resident && plan.adjoint.resident && plan.forward.narrow && plan.adjoint.narrow)) {
+        plan.impossible = fmt::format("a block's entries need {}, its shared memory has {} for them", format_bytes(slice_bytes(*larger, value_bytes) + slice_bytes(*smaller, value_bytes)),
+                                      format_bytes(limits.shared_bytes - plan.vector_bytes));
+        return;
+    }
     plan.device_bytes = nnz * (plan.forward.entry_bytes + plan.adjoint.entry_bytes) + (rows + cols) * 4;
     if (plan.blocks > 1) {
         for (const auto& [side, values] : {std::pair{&plan.forward, rows}, std::pair{&plan.adjoint, cols}}) {
@@ -212,7 +219,7 @@ SmallPlan plan_small_problem(std::int64_t rows, std::int64_t cols, const std::in
         (wanted ? *wanted == cuda::Crossing::clustered : work > kOneBlock && work <= kMostClusterWork)) {
         SmallPlan clustered = deal_out(std::clamp<std::int64_t>(blocks_for(kClusterBlockWork), 2, limits.cluster_blocks), cuda::Crossing::clustered);
         plan_slices(rows, cols, nnz, value_bytes, limits, clustered);
-        if (clustered.impossible.empty() && (wanted || clustered.streamed_bytes == 0)) return clustered;
+        if (clustered.impossible.empty()) return clustered;
     }
     const std::int64_t most_blocks = std::min(limits.multiprocessors, kMostPersistentBlocks);
     const std::int64_t blocks = work <= kOneBlock ? 1 : std::min(most_blocks, blocks_for(kBlockWork));
