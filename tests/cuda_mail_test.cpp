@@ -1,4 +1,5 @@
-// Values of the persistent kernel that cross between blocks by mail: who writes what where, and that the kernel gives what it gives by gathers.
+// Values of the persistent kernel that cross between blocks by mail, or within a cluster: who writes what where, and that the kernel gives what it
+// gives by gathers.
 #include <doctest/doctest.h>
 
 #include <algorithm>
@@ -16,7 +17,7 @@ using cuda::Crossing;
 
 namespace {
 
-constexpr PersistentLimits kH200{132, std::int64_t{60} << 20, 228352, true};
+constexpr PersistentLimits kH200{132, std::int64_t{60} << 20, 228352, true, 16};
 
 SmallPlan plan_of(const CsrMatrix& a, std::int64_t value_bytes, std::optional<Crossing> wanted = std::nullopt, const PersistentLimits& limits = kH200) {
     return plan_small_problem(a.rows(), a.cols(), a.offsets(), a.transposed().offsets(), value_bytes, limits, wanted);
@@ -178,8 +179,10 @@ Left run(const CudaContext& context, SmallProblem<typename Method::Value>& probl
     return {download(columns[3], a.cols()), download(u, a.rows()), download(columns[0], a.cols()), host.progress};
 }
 
+bool has_cluster() { return persistent_limits(CudaContext().device()).cluster_blocks > 1; }
+
 template <class Method>
-void compare(const Matrix& a, std::uint64_t seed) {
+void compare(const Matrix& a, std::uint64_t seed, Crossing ours) {
     using T = typename Method::Value;
     constexpr bool kCgls = std::is_same_v<Method, Cgls<T>>;
     const CudaContext context;
@@ -187,11 +190,10 @@ void compare(const Matrix& a, std::uint64_t seed) {
     const auto make = [&](Crossing crossing) {
         const SmallPlan plan = matrix.plan(persistent_limits(context.device()), crossing);
         REQUIRE(plan.impossible.empty());
-        REQUIRE(plan.blocks > 1);
-        REQUIRE(plan.crossing == crossing);
+        REQUIRE((plan.crossing == crossing || (crossing == Crossing::gathered && plan.blocks == 1)));
         return std::make_unique<SmallProblem<T>>(matrix, plan, context);
     };
-    const auto mailed = make(Crossing::mailed);
+    const auto problem = make(ours);
     const auto gathered = make(Crossing::gathered);
     const Vector b = random_vector(a->rows(), seed);
     const double eps = sizeof(T) == 8 ? kEps64 : kEps32;
@@ -202,7 +204,7 @@ void compare(const Matrix& a, std::uint64_t seed) {
     for (const double damp : {0.0, 0.1}) {
         // To the limit within a launch, at its end, and in the next; and not to it.
         for (const std::vector<std::int64_t>& launches : {std::vector<std::int64_t>{20}, {6, 1}, {1, 2, 3, 4, 0, 5}, {3, 3}}) {
-            const Left one = run<Method>(context, *mailed, *a, b, damp, 6, launches);
+            const Left one = run<Method>(context, *problem, *a, b, damp, 6, launches);
             const Left two = run<Method>(context, *gathered, *a, b, damp, 6, launches);
             CHECK(one.progress.code == two.progress.code);
             CHECK(one.progress.iteration == two.progress.iteration);
@@ -218,12 +220,54 @@ void compare(const Matrix& a, std::uint64_t seed) {
         }
     }
     // However the iterations are launched, the bits are the same.
-    const Left whole = run<Method>(context, *mailed, *a, b, 0.1, 30, {40});
+    const Left whole = run<Method>(context, *problem, *a, b, 0.1, 30, {40});
     for (const std::vector<std::int64_t>& launches : {std::vector<std::int64_t>{40}, {1, 1, 28}, {30, 1}, {29, 1, 1}, {7, 11, 13, 17}}) {
-        const Left again = run<Method>(context, *mailed, *a, b, 0.1, 30, launches);
+        const Left again = run<Method>(context, *problem, *a, b, 0.1, 30, launches);
         CHECK(same_bits(again.x, whole.x));
         CHECK(again.progress.iteration == whole.progress.iteration);
     }
+}
+
+// x stays, and the next solve is not disturbed.
+void check_not_finite(const Matrix& a, Crossing crossing) {
+    const CudaContext context;
+    const SmallMatrix<double> matrix(*a, 0, context);
+    const SmallPlan plan = matrix.plan(persistent_limits(context.device()), crossing);
+    REQUIRE(plan.crossing == crossing);
+    SmallProblem<double> problem(matrix, plan, context);
+    const Vector b = random_vector(a->rows(), 732);
+    const Left before = run<Lsmr<double>>(context, problem, *a, b, 0, 9, {20});
+    const Left before_cgls = run<Cgls<double>>(context, problem, *a, b, 0, 9, {20});
+    for (const double bad : {std::numeric_limits<double>::infinity(), std::numeric_limits<double>::quiet_NaN()}) {
+        const Left left = run<Lsmr<double>>(context, problem, *a, b, 0, 100, {50}, 3.0, bad);
+        CHECK(left.progress.code == static_cast<int>(Status::non_finite));
+        for (const double value : left.x) REQUIRE(value == 3.0);
+        const Left after = run<Lsmr<double>>(context, problem, *a, b, 0, 9, {20});
+        CHECK(same_bits(after.x, before.x));
+        // r is not part of the first step, which stands.
+        const Left left_cgls = run<Cgls<double>>(context, problem, *a, b, 0, 100, {50}, 0.0, bad);
+        CHECK(left_cgls.progress.code == static_cast<int>(Status::non_finite));
+        CHECK(left_cgls.progress.iteration == 1);
+        for (const double value : left_cgls.x) REQUIRE(std::isfinite(value));
+        const Left after_cgls = run<Cgls<double>>(context, problem, *a, b, 0, 9, {20});
+        CHECK(same_bits(after_cgls.x, before_cgls.x));
+    }
+}
+
+void check_repeats(const Matrix& a, Crossing crossing) {
+    const CudaContext context;
+    const SmallMatrix<double> matrix(*a, 0, context);
+    const SmallPlan plan = matrix.plan(persistent_limits(context.device()), crossing);
+    REQUIRE(plan.crossing == crossing);
+    SmallProblem<double> problem(matrix, plan, context);
+    const Vector b = random_vector(a->rows(), 742);
+    const Left first = run<Lsmr<double>>(context, problem, *a, b, 0.01, 60, {70});
+    int different = 0;
+    for (int i = 0; i < 200; ++i) {
+        const Left again = run<Lsmr<double>>(context, problem, *a, b, 0.01, 60, {70});
+        different += !same_bits(again.x, first.x) || again.progress.iteration != first.progress.iteration;
+    }
+    CHECK(different == 0);
 }
 
 }  // namespace
@@ -242,7 +286,6 @@ TEST_CASE("mail plan: taken for many entries where there is room") {
     }
     CHECK(plan_of(*a, 8, Crossing::gathered).crossing == Crossing::gathered);
     CHECK(plan_of(*random_sparse(200, 90, 4, 702), 8).crossing == Crossing::none);
-    CHECK(plan_of(*random_sparse(3000, 900, 4, 702), 8).crossing == Crossing::mailed);
     CHECK(plan_of(*random_sparse(20000, 8000, 10, 702), 8).crossing == Crossing::mailed);
     CHECK(plan_of(*random_sparse(10000, 4000, 9, 702), 8).crossing == Crossing::mailed);
     // A row is added by one thread, which all wait for.
@@ -250,6 +293,34 @@ TEST_CASE("mail plan: taken for many entries where there is room") {
     // A block's products, or what streams past, would not fit.
     CHECK(plan_of(*a, 8, std::nullopt, {132, std::int64_t{60} << 20, 60000, true}).crossing == Crossing::gathered);
     CHECK(plan_of(*a, 8, std::nullopt, {132, std::int64_t{10} << 20, 228352, true}).crossing == Crossing::gathered);
+}
+
+TEST_CASE("cluster plan: taken for some thousand entries, where the device has clusters and there is room") {
+    const Matrix a = random_sparse(1000, 400, 8, 704);
+    for (const std::int64_t value_bytes : {8, 4}) {
+        const SmallPlan plan = plan_of(*a, value_bytes);
+        CHECK(plan.crossing == Crossing::clustered);
+        CHECK(plan.impossible.empty());
+        CHECK(plan.unwise.empty());
+        CHECK(plan.blocks > 1);
+        CHECK(plan.blocks <= 16);
+        CHECK(plan.shared_bytes >= (a->rows() + a->cols()) * value_bytes + 2 * a->nnz() / plan.blocks * value_bytes);
+        CHECK(plan.shared_bytes <= kH200.shared_bytes);
+        CHECK(plan.words().find("of one cluster") != std::string::npos);
+    }
+    CHECK(plan_of(*random_sparse(200, 90, 4, 702), 8).crossing == Crossing::none);
+    PersistentLimits limits = kH200;
+    limits.cluster_blocks = 8;
+    CHECK(plan_of(*a, 8, std::nullopt, limits).blocks <= 8);
+    CHECK(plan_of(*random_sparse(5000, 2000, 8, 702), 8, Crossing::clustered, limits).blocks == 8);
+    limits.cluster_blocks = 0;
+    CHECK(plan_of(*a, 8, std::nullopt, limits).crossing == Crossing::mailed);
+    CHECK(plan_of(*a, 8, Crossing::clustered, limits).crossing == Crossing::gathered);
+    // Each block would hold all of both vectors; where these do not fit, or the entries beside them, not even if it is asked for.
+    CHECK(plan_of(*random_sparse(9000, 4000, 60, 706), 8, Crossing::clustered).crossing == Crossing::gathered);
+    CHECK(plan_of(*a, 8, std::nullopt, {132, std::int64_t{60} << 20, 12000, true, 16}).crossing != Crossing::clustered);
+    CHECK(plan_of(*random_sparse(20000, 12000, 2, 705), 8, Crossing::clustered).crossing == Crossing::gathered);
+    CHECK(plan_of(*zero_matrix(9000, 0), 8, Crossing::clustered).crossing != Crossing::clustered);
 }
 
 TEST_CASE("mail: every entry has one slot, and both products come out of the lists") {
@@ -360,59 +431,47 @@ TEST_CASE("cuda mail: made on the device as on the host, entry after entry") {
 TEST_CASE("cuda mail: what gathers give, and the same bits however it is launched") {
     LSMR_NEEDS_GPU();
     for (const Matrix& a : {ragged(3000, 1100, 721), ragged(900, 4000, 722), ragged(700, 2000, 723), random_sparse(5000, 20, 4, 724), random_sparse(20000, 8000, 10, 725)}) {
-        compare<Lsmr<double>>(a, 726);
-        compare<Lsqr<double>>(a, 726);
-        compare<Lsmr<float>>(a, 726);
-        compare<Lsqr<float>>(a, 726);
+        compare<Lsmr<double>>(a, 726, Crossing::mailed);
+        compare<Lsqr<double>>(a, 726, Crossing::mailed);
+        compare<Lsmr<float>>(a, 726, Crossing::mailed);
+        compare<Lsqr<float>>(a, 726, Crossing::mailed);
         if (a->cols() <= 20) continue;  // CGLS has solved it before the limit
-        compare<Cgls<double>>(a, 726);
-        compare<Cgls<float>>(a, 726);
+        compare<Cgls<double>>(a, 726, Crossing::mailed);
+        compare<Cgls<float>>(a, 726, Crossing::mailed);
     }
+}
+
+TEST_CASE("cuda persistent cluster: what gathers give, and the same bits however it is launched") {
+    LSMR_NEEDS_GPU();
+    if (!has_cluster()) return;
+    // Of 2 to 16 blocks; more blocks than rows or columns; long rows, and more rows than teams of threads.
+    for (const Matrix& a : {ragged(700, 300, 761), ragged(300, 900, 762), ragged(1500, 600, 763), ragged(6000, 2500, 764), random_sparse(90, 70, 6, 765),
+                            random_sparse(9, 3000, 900, 766), random_sparse(9000, 1000, 10, 767)}) {
+        compare<Lsmr<double>>(a, 768, Crossing::clustered);
+        compare<Lsqr<double>>(a, 768, Crossing::clustered);
+        compare<Lsmr<float>>(a, 768, Crossing::clustered);
+        compare<Lsqr<float>>(a, 768, Crossing::clustered);
+    }
+    compare<Cgls<double>>(ragged(1500, 600, 763), 768, Crossing::clustered);
+    compare<Cgls<float>>(ragged(1500, 600, 763), 768, Crossing::clustered);
 }
 
 TEST_CASE("cuda mail: a number that is not finite ends the launch, x stays, and the next solve is not disturbed") {
     LSMR_NEEDS_GPU();
-    const CudaContext context;
-    const Matrix a = ragged(20000, 9000, 731);
-    const SmallMatrix<double> matrix(*a, 0, context);
-    const SmallPlan plan = matrix.plan(persistent_limits(context.device()), Crossing::mailed);
-    REQUIRE(plan.crossing == Crossing::mailed);
-    SmallProblem<double> problem(matrix, plan, context);
-    const Vector b = random_vector(a->rows(), 732);
-    const Left before = run<Lsmr<double>>(context, problem, *a, b, 0, 9, {20});
-    const Left before_cgls = run<Cgls<double>>(context, problem, *a, b, 0, 9, {20});
-    for (const double bad : {std::numeric_limits<double>::infinity(), std::numeric_limits<double>::quiet_NaN()}) {
-        const Left left = run<Lsmr<double>>(context, problem, *a, b, 0, 100, {50}, 3.0, bad);
-        CHECK(left.progress.code == static_cast<int>(Status::non_finite));
-        for (const double value : left.x) REQUIRE(value == 3.0);
-        const Left after = run<Lsmr<double>>(context, problem, *a, b, 0, 9, {20});
-        CHECK(same_bits(after.x, before.x));
-        // r is not part of the first step, which stands.
-        const Left left_cgls = run<Cgls<double>>(context, problem, *a, b, 0, 100, {50}, 0.0, bad);
-        CHECK(left_cgls.progress.code == static_cast<int>(Status::non_finite));
-        CHECK(left_cgls.progress.iteration == 1);
-        for (const double value : left_cgls.x) REQUIRE(std::isfinite(value));
-        const Left after_cgls = run<Cgls<double>>(context, problem, *a, b, 0, 9, {20});
-        CHECK(same_bits(after_cgls.x, before_cgls.x));
-    }
+    check_not_finite(ragged(20000, 9000, 731), Crossing::mailed);
+}
+TEST_CASE("cuda persistent cluster: a number that is not finite ends the launch, x stays, and the next solve is not disturbed") {
+    LSMR_NEEDS_GPU();
+    if (has_cluster()) check_not_finite(ragged(1500, 600, 733), Crossing::clustered);
 }
 
 TEST_SUITE_END();
 
 TEST_CASE("cuda mail: 200 repeats of a solve are bit-identical") {
     LSMR_NEEDS_GPU();
-    const CudaContext context;
-    const Matrix a = ragged(60000, 20000, 741);
-    const SmallMatrix<double> matrix(*a, 0, context);
-    const SmallPlan plan = matrix.plan(persistent_limits(context.device()), Crossing::mailed);
-    REQUIRE(plan.crossing == Crossing::mailed);
-    SmallProblem<double> problem(matrix, plan, context);
-    const Vector b = random_vector(a->rows(), 742);
-    const Left first = run<Lsmr<double>>(context, problem, *a, b, 0.01, 60, {70});
-    int different = 0;
-    for (int i = 0; i < 200; ++i) {
-        const Left again = run<Lsmr<double>>(context, problem, *a, b, 0.01, 60, {70});
-        different += !same_bits(again.x, first.x) || again.progress.iteration != first.progress.iteration;
-    }
-    CHECK(different == 0);
+    check_repeats(ragged(60000, 20000, 741), Crossing::mailed);
+}
+TEST_CASE("cuda persistent cluster: 200 repeats of a solve are bit-identical") {
+    LSMR_NEEDS_GPU();
+    if (has_cluster()) check_repeats(ragged(1700, 600, 743), Crossing::clustered);
 }

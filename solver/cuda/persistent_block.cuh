@@ -60,6 +60,14 @@ struct alignas(16) InShared {
     unsigned char bytes[sizeof(T)];
     __device__ T& get() { return *reinterpret_cast<T*>(bytes); }
 };
+// The same place, held in a register. Else it is made anew wherever it is used, from which block of a cluster this is, and a single thread waits
+// for that.
+template <class T>
+__device__ inline T& held(T& in_shared) {
+    auto address = static_cast<unsigned>(__cvta_generic_to_shared(&in_shared));
+    asm volatile("" : "+r"(address));
+    return *reinterpret_cast<T*>(__cvta_shared_to_generic(address));
+}
 // By all threads of the block.
 template <class T>
 __device__ inline void copy_words(T* to, const T* from) {
@@ -82,28 +90,35 @@ __device__ inline double warp_sum(double value) {
     return value;
 }
 
-// A sum over the product threads on its way to one warp: each warp of them adds its values down to kParts, which go to shared memory.
-constexpr int kParts = 4;  // of a warp
-constexpr int kPartsPerLane = (kProductThreads / 32 * kParts + 31) / 32;
-struct PartialSums {
-    double parts[kPartsPerLane * 32];
+// By every thread that wants it, which is sooner than by the threads of a warp together: these exchange values in five steps of 30 cycles.
+template <int kSize>
+__device__ inline double sum_of(const double (&parts)[kSize]) {
+    static_assert(kSize % 2 == 0);
+    constexpr int kPairs = kSize / 2;
+    double sums[kPairs];
+#pragma unroll
+    for (int i = 0; i < kPairs; ++i) {
+        const double2 pair = reinterpret_cast<const double2*>(parts)[i];
+        sums[i] = pair.x + pair.y;
+    }
+#pragma unroll
+    for (int half = 8; half > 0; half /= 2) {
+#pragma unroll
+        for (int i = half; i < min(2 * half, kPairs); ++i) sums[i - half] += sums[i];
+    }
+    return sums[0];
+}
+// A sum over the product threads on its way to one warp: each warp of them adds its values.
+struct alignas(16) PartialSums {
+    double parts[kProductThreads / 32];
 
     // By all product threads, `thread` of them.
     __device__ void put(int thread, double value) {
-#pragma unroll
-        for (int d = 16; d >= kParts; d /= 2) value += __shfl_xor_sync(0xffffffffu, value, d);
-        if (thread % 32 < kParts) parts[thread / 32 * kParts + thread % 32] = value;
+        value = warp_sum(value);
+        if (thread % 32 == 0) parts[thread / 32] = value;
     }
-    // By one whole warp.
-    __device__ double sum() const {
-        const int lane = static_cast<int>(threadIdx.x) % 32;
-        double values[kPartsPerLane];
-#pragma unroll
-        for (int i = 0; i < kPartsPerLane; ++i) values[i] = lane + 32 * i < kProductThreads / 32 * kParts ? parts[lane + 32 * i] : 0.0;
-#pragma unroll
-        for (int i = 1; i < kPartsPerLane; ++i) values[0] += values[i];
-        return warp_sum(values[0]);
-    }
+    // By every thread that wants it.
+    __device__ double sum() const { return sum_of(parts); }
 };
 
 // By one whole warp: makes the block's sum known.

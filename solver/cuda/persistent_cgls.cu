@@ -118,7 +118,7 @@ __global__ void __launch_bounds__(kPersistentThreads, 1)
 
             // q <- A p
             if constexpr (kAlone) {
-                forward.multiply(OwnVector<T>{p}, row_dots, product_thread);
+                own_products(forward, p, row_dots, product_thread);
             } else if constexpr (kGathered) {
                 forward.multiply(CrossingVector<T>{adjoint.received(), pass_tag}, row_dots, product_thread);
             } else {
@@ -164,7 +164,7 @@ __global__ void __launch_bounds__(kPersistentThreads, 1)
 
             // s <- A^T r - lambda^2 (x - c), which s holds
             if constexpr (kAlone) {
-                adjoint.multiply(OwnVector<T>{r}, col_dots, product_thread);
+                own_products(adjoint, r, col_dots, product_thread);
             } else if constexpr (kGathered) {
                 adjoint.multiply(CrossingVector<T>{forward.received(), pass_tag}, col_dots, product_thread);
             } else {
@@ -255,6 +255,7 @@ template <class T>
 auto* kernel_of(Crossing crossing) {
     switch (crossing) {
         case Crossing::none: return &persistent_cgls_kernel<T, Crossing::none>;
+        case Crossing::clustered:  // its blocks share no memory here
         case Crossing::gathered: return &persistent_cgls_kernel<T, Crossing::gathered>;
         default: return &persistent_cgls_kernel<T, Crossing::mailed>;
     }

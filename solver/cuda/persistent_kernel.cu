@@ -16,6 +16,7 @@
 // A single block gathers from its own shared memory. Where values are mailed (solver/cuda/mail.hpp, persistent_mail.cuh) no one gathers from L2:
 // the products of stage A begin with v-hat as it comes, those of stage B with what the rows' owners made of u-hat; their tag is a bit.
 #include "solver/cuda/persistent_block.cuh"
+#include "solver/cuda/persistent_cluster.cuh"
 #include "solver/cuda/persistent_kernel.hpp"
 #include "solver/cuda/persistent_mail.cuh"
 #include "solver/cuda/persistent_slice.cuh"
@@ -74,6 +75,7 @@ __global__ void __launch_bounds__(kPersistentThreads, 1)
     persistent_kernel(const __grid_constant__ PersistentProblem<T> problem, const __grid_constant__ PersistentVectors<T> vectors, R* r,
                       Progress* progress, int iterations, std::uint64_t tag) {
     constexpr bool kAlone = kCrossing == Crossing::none;
+    constexpr bool kClustered = kCrossing == Crossing::clustered;
     constexpr bool kGathered = kCrossing == Crossing::gathered;
     constexpr bool kMailed = kCrossing == Crossing::mailed;
     extern __shared__ __align__(16) unsigned char shared[];
@@ -94,9 +96,10 @@ __global__ void __launch_bounds__(kPersistentThreads, 1)
     __syncthreads();
     if (recurrence.progress.finished) return;
 
-    using Part = std::conditional_t<kMailed, MailPart<T>, SlicePart<T>>;
+    using Part = std::conditional_t<kMailed, MailPart<T>, std::conditional_t<kClustered, ClusterPart<T>, SlicePart<T>>>;
     const Part part = [&] {
         if constexpr (kMailed) return MailPart<T>(problem.mail, shared);
+        else if constexpr (kClustered) return ClusterPart<T>(problem, shared);
         else return SlicePart<T>(problem, shared);
     }();
     const auto& forward = part.forward;
@@ -106,6 +109,7 @@ __global__ void __launch_bounds__(kPersistentThreads, 1)
     const auto v_of = [&](int passes) { return reinterpret_cast<T*>(shared + ((passes & 1) == 0 ? problem.v_at[0] : problem.v_at[1])); };
     // Products with rows of A; those with A^T lie where v-hat will, those of mailed values where all their parts lay.
     T* const dots = reinterpret_cast<T*>(shared + (kMailed ? problem.mail.products_at : problem.dots_at));
+    T* const col_products = reinterpret_cast<T*>(shared + problem.cluster.products_at);
     constexpr int kVectors = kStepVectors<R>;
     T* step_own[kVectors];
 #pragma unroll
@@ -128,30 +132,35 @@ __global__ void __launch_bounds__(kPersistentThreads, 1)
         if (block != 0) recurrence.ring = {&handed.unread, 1};
     }
     __syncthreads();
+    if constexpr (kClustered) cluster_wait();
 
     // ||x||^2 after the update of pass `pass`, by one whole warp: this block's part once it is there, and that of all blocks.
     const auto x_list = [&](int pass) { return problem.x_sums + (pass & 1) * kReplicas * kMostPersistentBlocks; };
     const auto own_x_norm2 = [&](int pass) {
         sync(x_written, kWorkers);
         const double x2 = handed.x_squares.sum();
-        if constexpr (!kAlone) publish(x_list(pass), x2, tag + static_cast<std::uint64_t>(pass));
+        if constexpr (kClustered) part.publish_x(x2, pass);
+        else if constexpr (!kAlone) publish(x_list(pass), x2, tag + static_cast<std::uint64_t>(pass));
         return x2;
     };
-    const auto x_norm2 = [&](int pass, double own) { return kAlone ? own : collect(x_list(pass), tag + static_cast<std::uint64_t>(pass)); };
+    const auto x_norm2 = [&](int pass, double own) {
+        if constexpr (kClustered) return part.collect_x(pass);
+        else return kAlone ? own : collect(x_list(pass), tag + static_cast<std::uint64_t>(pass));
+    };
 
     if (recurrence.progress.stopped() || iterations == 0) {
         // Nothing but the last update of x.
     } else if (makes_products) {
         if constexpr (kMailed) part.send_columns(v_of(0), product_thread);
+        if constexpr (kClustered) part.v.send(product_thread, iterations > 0, [&](int j) { return v_of(0)[j]; }, [](int, T) {});
         for (int k = 0; k < iterations; ++k) {
             const std::uint64_t pass_tag = tag + static_cast<std::uint64_t>(k);
-            const T* const u = u_of(k);
-            T* const u_next = u_of(k + 1);
-            const T* const v = v_of(k);
-            T* const v_next = v_of(k + 1);
             // Stage A: u-hat <- c1 A v-hat + c2 u-hat.
             if constexpr (kAlone) {
-                forward.multiply(OwnVector<T>{v}, dots, product_thread);
+                own_products(forward, v_of(k), dots, product_thread);
+            } else if constexpr (kClustered) {
+                part.v.receive(k, product_thread);
+                own_products(forward, part.v.values, dots, product_thread);
             } else if constexpr (kGathered) {
                 forward.multiply(CrossingVector<T>{adjoint.received(), pass_tag}, dots, product_thread);
             } else {
@@ -164,25 +173,40 @@ __global__ void __launch_bounds__(kPersistentThreads, 1)
                 if constexpr (kMailed) part.clear(product_thread);
                 break;
             }
+            const T* const u = u_of(k);
+            T* const u_next = u_of(k + 1);
             const T c1 = handed.u_product;
             const T c2 = handed.u_vector;
+            const auto new_u = [&](int i) { return c1 * dots[i] + c2 * (c2 != T(0) ? u[i] : T(0)); };
             double squares = 0;
-#pragma unroll 1
-            for (int i = product_thread; i < forward.rows; i += kProductThreads) {
-                const T value = c1 * dots[i] + c2 * (c2 != T(0) ? u[i] : T(0));
-                if constexpr (kGathered) forward.send(i, value, pass_tag);
+            const auto keep_u = [&](int i, T value) {
                 u_next[i] = value;
                 squares += static_cast<double>(value) * static_cast<double>(value);
+            };
+            if constexpr (kClustered) {
+                part.u.send(product_thread, true, new_u, keep_u);
+            } else {
+#pragma unroll 1
+                for (int i = product_thread; i < forward.rows; i += kProductThreads) {
+                    const T value = new_u(i);
+                    if constexpr (kGathered) forward.send(i, value, pass_tag);
+                    keep_u(i, value);
+                }
             }
             handed.u_squares.put(product_thread, squares);
             arrive(u_written, kWorkers);
-            if (!kGathered) sync(products, kProductThreads);
+            if (kAlone || kMailed) sync(products, kProductThreads);
             if constexpr (kMailed) part.send_rows(u_next, product_thread);
 
             // Stage B: v-hat <- d1 A^T u-hat + d2 v-hat, and the step of the iteration before.
-            const T* const v_dots = kMailed ? dots : v_next;
+            const T* const v = v_of(k);
+            T* const v_next = v_of(k + 1);
+            const T* const v_dots = kMailed ? dots : kClustered ? col_products : v_next;
             if constexpr (kAlone) {
-                adjoint.multiply(OwnVector<T>{u_next}, v_next, product_thread);
+                own_products(adjoint, u_next, v_next, product_thread);
+            } else if constexpr (kClustered) {
+                part.u.receive(k, product_thread);
+                own_products(adjoint, part.u.values, col_products, product_thread);
             } else if constexpr (kGathered) {
                 adjoint.multiply(CrossingVector<T>{forward.received(), pass_tag}, v_next, product_thread);
             } else {
@@ -194,15 +218,23 @@ __global__ void __launch_bounds__(kPersistentThreads, 1)
             if (handed.failed) break;
             const T d1 = handed.v_product;
             const T d2 = handed.v_vector;
+            const auto new_v = [&](int j) { return d1 * v_dots[j] + d2 * (d2 != T(0) ? v[j] : T(0)); };
             double x_squares[1] = {0};
             squares = 0;
-#pragma unroll 1
-            for (int j = product_thread; j < adjoint.rows; j += kProductThreads) {
-                T value = d1 * v_dots[j] + d2 * (d2 != T(0) ? v[j] : T(0));
-                if constexpr (kGathered) adjoint.send(j, value, pass_tag + 1);
-                if constexpr (kMailed) value = mailable(value);
+            const auto keep_v = [&](int j, T value) {
                 v_next[j] = value;
                 squares += static_cast<double>(value) * static_cast<double>(value);
+            };
+            if constexpr (kClustered) {
+                part.v.send(product_thread, k + 1 < iterations, new_v, keep_v);
+            } else {
+#pragma unroll 1
+                for (int j = product_thread; j < adjoint.rows; j += kProductThreads) {
+                    T value = new_v(j);
+                    if constexpr (kGathered) adjoint.send(j, value, pass_tag + 1);
+                    if constexpr (kMailed) value = mailable(value);
+                    keep_v(j, value);
+                }
             }
             handed.v_squares.put(product_thread, squares);
             arrive(v_written, kWorkers);
@@ -228,7 +260,10 @@ __global__ void __launch_bounds__(kPersistentThreads, 1)
             if (handed.stopped[k & 1]) break;
             sync(u_written, kWorkers);
             double u2 = handed.u_squares.sum();
-            if constexpr (!kAlone) {
+            if constexpr (kClustered) {
+                part.publish(part.exchange.u_sum, u2);
+                u2 = part.collect(part.exchange.u_sum, k);
+            } else if constexpr (!kAlone) {
                 publish(problem.u_sums, u2, pass_tag);
                 let_sums_cross();
                 u2 = collect(problem.u_sums, pass_tag);
@@ -243,7 +278,10 @@ __global__ void __launch_bounds__(kPersistentThreads, 1)
             if (handed.failed) break;
             sync(v_written, kWorkers);
             double v2 = handed.v_squares.sum();
-            if constexpr (!kAlone) {
+            if constexpr (kClustered) {
+                part.publish(part.exchange.v_sum, v2);
+                v2 = part.collect(part.exchange.v_sum, k);
+            } else if constexpr (!kAlone) {
                 publish(problem.v_sums, v2, pass_tag + 1);
                 let_sums_cross();
                 v2 = collect(problem.v_sums, pass_tag + 1);
@@ -262,22 +300,25 @@ __global__ void __launch_bounds__(kPersistentThreads, 1)
         }
     } else {
         // Pass k: the recurrence of the pass before, whose sums are known; that of x last.
+        // (Where values are mailed no register is left.)
+        R& state = kMailed ? recurrence : held(recurrence);
+        auto& given = kMailed ? handed : held(handed);
         double own_x2 = 0;
         const auto up_to_coefficients = [&] {
             sync(sums_known, kTwoWarps);
             if (lane == 0) {
-                const double forward_sums[1] = {handed.u2};
-                recurrence.finish(R::forward_norm, forward_sums, kGoOn);
-                const double adjoint_sums[1] = {handed.v2};
-                recurrence.finish(R::adjoint_coefficients, adjoint_sums, kGoOn);
+                const double forward_sums[1] = {given.u2};
+                state.finish(R::forward_norm, forward_sums, kGoOn);
+                const double adjoint_sums[1] = {given.v2};
+                state.finish(R::adjoint_coefficients, adjoint_sums, kGoOn);
             }
             __syncwarp();
         };
         const auto the_rest = [&](int k) {
             const double x2[1] = {x_norm2(k - 1, own_x2)};
             if (lane == 0) {
-                recurrence.finish(R::step_made, x2, kGoOn);
-                recurrence.finish(R::adjoint_estimates, nullptr, kGoOn);
+                state.finish(R::step_made, x2, kGoOn);
+                state.finish(R::adjoint_estimates, nullptr, kGoOn);
             }
             __syncwarp();
         };
@@ -285,24 +326,24 @@ __global__ void __launch_bounds__(kPersistentThreads, 1)
         int k = 0;
         for (; k < iterations; ++k) {
             if (k > 0) up_to_coefficients();
-            const bool failed = recurrence.progress.stopped();
+            const bool failed = state.progress.stopped();
             if (lane == 0) {
-                handed.failed = failed;
-                handed.step = own_step(&recurrence, v_of(k), step_own).load();
+                given.failed = failed;
+                given.step = own_step(&state, v_of(k), step_own).load();
             }
             __syncwarp();
             arrive(v_known, kAll);
             if (k > 0) the_rest(k);
             if (failed) break;
-            if (lane == 0) handed.stopped[(k + 1) & 1] = recurrence.progress.stopped();
+            if (lane == 0) given.stopped[(k + 1) & 1] = state.progress.stopped();
             __syncwarp();
             if (k + 1 < iterations) arrive(u_known_in(k + 1), kAll);
             own_x2 = own_x_norm2(k);
-            if (recurrence.progress.stopped()) {
+            if (state.progress.stopped()) {
                 // The pass is one too many, but for its step.
                 sync(sums_known, kTwoWarps);
                 const double sums[2] = {0, x_norm2(k, own_x2)};
-                if (lane == 0) recurrence.finish(R::after_forward, sums, kGoOn);
+                if (lane == 0) state.finish(R::after_forward, sums, kGoOn);
                 break;
             }
         }
@@ -310,7 +351,7 @@ __global__ void __launch_bounds__(kPersistentThreads, 1)
             up_to_coefficients();
             the_rest(k);
         }
-        if (lane == 0) handed.passes = k;
+        if (lane == 0) given.passes = k;
     }
     __syncthreads();  // the recurrence is that of the last iteration
     const int passes = handed.passes;
@@ -347,6 +388,7 @@ __global__ void __launch_bounds__(kPersistentThreads, 1)
 #pragma unroll
         for (int s = 0; s < kVectors; ++s) vectors.step[s][at] = step_own[s][j];
     }
+    if constexpr (kClustered) leave_cluster();
     leave(recurrence, r, progress);
 }
 
@@ -354,6 +396,7 @@ template <class R, class T>
 auto* kernel_of(Crossing crossing) {
     switch (crossing) {
         case Crossing::none: return &persistent_kernel<T, R, Crossing::none>;
+        case Crossing::clustered: return &persistent_kernel<T, R, Crossing::clustered>;
         case Crossing::gathered: return &persistent_kernel<T, R, Crossing::gathered>;
         default: return &persistent_kernel<T, R, Crossing::mailed>;
     }
@@ -361,20 +404,37 @@ auto* kernel_of(Crossing crossing) {
 
 }  // namespace
 
+int most_cluster_blocks(std::int64_t shared_bytes) {
+    const auto kernel = reinterpret_cast<const void*>(kernel_of<LsmrRecurrence<double>, double>(Crossing::clustered));
+    return most_cluster_blocks(kernel, static_cast<int>(shared_bytes));
+}
+
 template <class T>
 void prepare_persistent(const PersistentProblem<T>& problem) {
-    allow_shared(reinterpret_cast<const void*>(kernel_of<LsmrRecurrence<T>, T>(problem.crossing)), static_cast<int>(problem.shared_bytes));
-    allow_shared(reinterpret_cast<const void*>(kernel_of<LsqrRecurrence<T>, T>(problem.crossing)), static_cast<int>(problem.shared_bytes));
+    for (const void* kernel : {reinterpret_cast<const void*>(kernel_of<LsmrRecurrence<T>, T>(problem.crossing)),
+                               reinterpret_cast<const void*>(kernel_of<LsqrRecurrence<T>, T>(problem.crossing))}) {
+        allow_shared(kernel, static_cast<int>(problem.shared_bytes));
+        if (problem.crossing == Crossing::clustered) allow_cluster(kernel);
+    }
 }
+namespace {
+template <class T, class R>
+void launch(const PersistentProblem<T>& problem, const PersistentVectors<T>& vectors, R* r, Progress* progress, int iterations, std::uint64_t tag,
+            cudaStream_t stream) {
+    const auto kernel = reinterpret_cast<const void*>(kernel_of<R, T>(problem.crossing));
+    const auto by = problem.crossing == Crossing::clustered ? launch_cluster<T, R> : launch_together<T, R>;
+    by(kernel, problem, vectors, r, progress, iterations, tag, stream);
+}
+}  // namespace
 template <class T>
 void launch_persistent(const PersistentProblem<T>& problem, const PersistentVectors<T>& vectors, LsmrRecurrence<T>* r, Progress* progress, int iterations,
                        std::uint64_t tag, cudaStream_t stream) {
-    launch_together(reinterpret_cast<const void*>(kernel_of<LsmrRecurrence<T>, T>(problem.crossing)), problem, vectors, r, progress, iterations, tag, stream);
+    launch(problem, vectors, r, progress, iterations, tag, stream);
 }
 template <class T>
 void launch_persistent(const PersistentProblem<T>& problem, const PersistentVectors<T>& vectors, LsqrRecurrence<T>* r, Progress* progress, int iterations,
                        std::uint64_t tag, cudaStream_t stream) {
-    launch_together(reinterpret_cast<const void*>(kernel_of<LsqrRecurrence<T>, T>(problem.crossing)), problem, vectors, r, progress, iterations, tag, stream);
+    launch(problem, vectors, r, progress, iterations, tag, stream);
 }
 
 #define LSMR_INSTANTIATE(T)                                                                                                                            \

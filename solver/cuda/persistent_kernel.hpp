@@ -39,9 +39,10 @@ struct alignas(2 * sizeof(T)) Packet {
 
 // How the values of u-hat and v-hat cross between blocks.
 enum class Crossing {
-    none,      // there is one block
-    gathered,  // each block reads those that it needs where their owners left them, each by itself
-    mailed,    // each block writes for every other block those that this one needs, in one run: solver/cuda/mail.hpp
+    none,       // there is one block
+    clustered,  // the blocks are one cluster, each has all values in its shared memory: persistent_cluster.cuh
+    gathered,   // each block reads those that it needs where their owners left them, each by itself
+    mailed,     // each block writes for every other block those that this one needs, in one run: solver/cuda/mail.hpp
 };
 
 // One orientation: CSR, its rows dealt out to the blocks once and for all.
@@ -63,6 +64,30 @@ struct PersistentSide {
     std::uint32_t offsets_at = 0;
     std::uint32_t values_at = 0;
     std::uint32_t columns_at = 0;
+};
+
+// Blocks of a cluster at most, where the device allows as many.
+inline constexpr int kMostClusterBlocks = 16;
+// In the shared memory of each block of a cluster. Barriers count the bytes that have come.
+struct alignas(16) ClusterSum {
+    double parts[kMostClusterBlocks];
+    std::uint64_t come;
+};
+struct alignas(16) ClusterExchange {
+    ClusterSum u_sum;
+    ClusterSum v_sum;
+    ClusterSum x_sums[2];  // for even and for odd passes
+    std::uint64_t u_come;
+    std::uint64_t v_come;
+};
+// Where it lies, and values of u-hat and of v-hat of all blocks, and products of the block's rows of A^T: in bytes.
+struct PersistentCluster {
+    std::uint32_t exchange_at = 0;
+    std::uint32_t u_at = 0;
+    std::uint32_t v_at = 0;
+    std::uint32_t products_at = 0;
+    std::int32_t rows = 0;  // of A
+    std::int32_t cols = 0;
 };
 
 // Products of a block's rows that lie one after the other, in order of the rows: of each of the first `size` of them, one.
@@ -103,6 +128,7 @@ template <class T>
 struct PersistentProblem {
     Crossing crossing = Crossing::none;
     PersistentMail<T> mail;         // where values are mailed; the sides where not
+    PersistentCluster cluster;
     PersistentSide<T> forward;  // A: rows are those of u
     PersistentSide<T> adjoint;  // A^T: rows are those of v
     // Sums that cross between blocks: kReplicas lists of kMostPersistentBlocks each. Tags only grow, over all launches.
@@ -144,6 +170,9 @@ template <class T>
 inline constexpr bool kRunsPersistent<Lsqr<T>> = true;
 template <class T>
 inline constexpr bool kRunsPersistent<Cgls<T>> = true;
+
+// Blocks of the largest cluster that the current device can run with so much shared memory a block; 0: it has no clusters.
+int most_cluster_blocks(std::int64_t shared_bytes);
 
 // Allow the kernels as much shared memory as the problem takes. For the current device.
 template <class T>

@@ -1,4 +1,5 @@
-// The products of a persistent kernel where values are not mailed: a block's rows of A and of A^T, which gather from a vector.
+// The products of a persistent kernel where values are not mailed: a block's rows of A and of A^T, which gather from a vector, of all blocks or in the
+// block's own shared memory.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -9,20 +10,12 @@
 
 namespace lsmr::cuda {
 
-// What products gather from: a vector of all blocks, or that of a block alone. get() returns whether the value is there.
+// What products gather from where values cross. get() returns whether the value is there.
 template <class T>
 struct CrossingVector {
     const Packet<T>* packets;
     std::uint64_t tag;
     __device__ bool get(std::int32_t i, T& value) const { return cuda::get(packets + i, tag, value); }
-};
-template <class T>
-struct OwnVector {
-    const T* values;
-    __device__ bool get(std::int32_t i, T& value) const {
-        value = values[i];
-        return true;
-    }
 };
 
 // dots[row] = sum of values x[column] over the row, for all rows of the block. By the product threads, `thread` of them 0 .. kProductThreads - 1.
@@ -171,6 +164,42 @@ struct Slice {
         else multiply_as<std::int32_t>(x, dots, thread);
     }
 };
+
+// dots[row] = sum of values x[column] over the row, for all rows of the block: x and entries lie in its shared memory, so that nothing is worth being
+// fetched early; short code is, for the kernel's whole iteration must fit into a multiprocessor's caches of instructions. By the product threads.
+template <class T>
+__device__ inline void own_products(const Slice<T>& slice, const T* x, T* dots, int thread) {
+    constexpr int kBatch = 4;
+    const int team = slice.side.team;
+    const int lane = thread & (team - 1);
+    const int level = 31 - __clz(team);
+    const std::int32_t* const offsets = slice.offsets();
+    const T* const values = reinterpret_cast<const T*>(slice.shared + slice.side.values_at);
+    const auto* const columns = reinterpret_cast<const std::uint16_t*>(slice.shared + slice.side.columns_at);
+#pragma unroll 1
+    for (int first = 0; first < slice.rows; first += kProductThreads >> level) {
+        const int row = first + (thread >> level);
+        T sum = 0;
+        if (row < slice.rows) {
+            const int end = offsets[row + 1];
+#pragma unroll 1
+            for (int entry = offsets[row] + lane; entry < end; entry += kBatch << level) {
+                T parts[kBatch];
+                // What does not exist is not read.
+#pragma unroll
+                for (int i = 0; i < kBatch; ++i) {
+                    const int at = entry + (i << level);
+                    parts[i] = at < end ? values[at] * x[columns[at]] : T(0);
+                }
+                sum += (parts[0] + parts[1]) + (parts[2] + parts[3]);
+            }
+        }
+        __syncwarp();
+#pragma unroll 1
+        for (int d = team / 2; d > 0; d /= 2) sum += __shfl_xor_sync(0xffffffffu, sum, d);
+        if (row < slice.rows && lane == 0) dots[row] = sum;
+    }
+}
 
 // A block's part of A where it is not mailed: entries of its rows, and of its columns.
 template <class T>

@@ -21,6 +21,9 @@ using cuda::kProductThreads;
 // Entries and rows for which a block is added; up to kOneBlock one block does all: then nothing crosses the device.
 constexpr std::int64_t kBlockWork = 1024;
 constexpr std::int64_t kOneBlock = 4096;
+// The same for a cluster, which takes so much at most: each block receives all of both vectors.
+constexpr std::int64_t kClusterBlockWork = 1024;
+constexpr std::int64_t kMostClusterWork = 16'384;
 // A row is the work of this many entries: its sum, and its values of vectors.
 constexpr std::int64_t kRowWork = 2;
 // Where a row is longer, its team of threads keeps all others waiting.
@@ -103,6 +106,9 @@ void plan_slices(std::int64_t rows, std::int64_t cols, std::int64_t nnz, std::in
     const std::int64_t v_bytes = aligned(plan.adjoint.most_rows * value_bytes);
     plan.vector_bytes = 3 * u_bytes + (2 + cuda::kMostStepVectors) * v_bytes + aligned((plan.forward.most_rows + 1) * 4) +
                         aligned((plan.adjoint.most_rows + 1) * 4);
+    if (plan.crossing == cuda::Crossing::clustered) {
+        plan.vector_bytes += static_cast<std::int64_t>(sizeof(cuda::ClusterExchange)) + aligned(rows * value_bytes) + aligned(cols * value_bytes) + v_bytes;
+    }
     if (plan.vector_bytes > limits.shared_bytes) {
         plan.impossible = fmt::format("a block's part of the vectors needs {}, its shared memory has {}", format_bytes(plan.vector_bytes),
                                       format_bytes(limits.shared_bytes));
@@ -123,12 +129,19 @@ void plan_slices(std::int64_t rows, std::int64_t cols, std::int64_t nnz, std::in
             side->team = std::max(side->team, streaming_team(nnz, side == &plan.forward ? rows : cols));
         }
     }
+    // Who gathers from its own shared memory has its entries there too (all of a vector is there, so that 16 bits are enough for their columns).
+    const bool from_own = plan.crossing == cuda::Crossing::none || plan.crossing == cuda::Crossing::clustered;
+    if (from_own && !(plan.forward.resident && plan.adjoint.resident && plan.forward.narrow && plan.adjoint.narrow)) {
+        plan.impossible = fmt::format("a block's entries need {}, its shared memory has {} for them", format_bytes(slice_bytes(*larger, value_bytes) + slice_bytes(*smaller, value_bytes)),
+                                      format_bytes(limits.shared_bytes - plan.vector_bytes));
+        return;
+    }
     plan.device_bytes = nnz * (plan.forward.entry_bytes + plan.adjoint.entry_bytes) + (rows + cols) * 4;
     if (plan.blocks > 1) {
         for (const auto& [side, values] : {std::pair{&plan.forward, rows}, std::pair{&plan.adjoint, cols}}) {
             const std::int64_t bytes = values * 2 * value_bytes;  // each beside its tag
             side->copies = static_cast<int>(std::clamp(kSpreadBytes / std::max<std::int64_t>(bytes, 1), std::int64_t{1}, kMostCopies));
-            plan.streamed_bytes += side->copies * bytes;
+            if (plan.crossing == cuda::Crossing::gathered) plan.streamed_bytes += side->copies * bytes;
             plan.device_bytes += side->copies * bytes;
         }
     }
@@ -176,6 +189,10 @@ PersistentLimits persistent_limits(int device) {
     limits.l2_bytes = attribute(cudaDevAttrL2CacheSize);
     limits.shared_bytes = attribute(cudaDevAttrMaxSharedMemoryPerBlockOptin) - kOfTheKernel;
     limits.cooperative = attribute(cudaDevAttrCooperativeLaunch) != 0;
+    if (attribute(cudaDevAttrClusterLaunch) != 0) {
+        const DeviceScope scope(device);
+        limits.cluster_blocks = cuda::most_cluster_blocks(limits.shared_bytes);
+    }
     return limits;
 }
 
@@ -188,10 +205,25 @@ SmallPlan plan_small_problem(std::int64_t rows, std::int64_t cols, const std::in
     if (!plan.impossible.empty()) return plan;
 
     const std::int64_t work = nnz + kRowWork * std::max(rows, cols);
+    const auto deal_out = [&](std::int64_t blocks, cuda::Crossing crossing) {
+        SmallPlan dealt;
+        dealt.crossing = crossing;
+        dealt.blocks = static_cast<int>(blocks);
+        dealt.forward = plan_side(rows, cols, row_offsets, value_bytes, dealt.blocks);
+        dealt.adjoint = plan_side(cols, rows, col_offsets, value_bytes, dealt.blocks);
+        return dealt;
+    };
+    const auto blocks_for = [work](std::int64_t work_of_block) { return (work + work_of_block - 1) / work_of_block; };
+    // A cluster needs values of both vectors to count.
+    if (limits.cluster_blocks > 1 && rows > 0 && cols > 0 &&
+        (wanted ? *wanted == cuda::Crossing::clustered : work > kOneBlock && work <= kMostClusterWork)) {
+        SmallPlan clustered = deal_out(std::clamp<std::int64_t>(blocks_for(kClusterBlockWork), 2, limits.cluster_blocks), cuda::Crossing::clustered);
+        plan_slices(rows, cols, nnz, value_bytes, limits, clustered);
+        if (clustered.impossible.empty()) return clustered;
+    }
     const std::int64_t most_blocks = std::min(limits.multiprocessors, kMostPersistentBlocks);
-    plan.blocks = work <= kOneBlock ? 1 : static_cast<int>(std::min(most_blocks, (work + kBlockWork - 1) / kBlockWork));
-    plan.forward = plan_side(rows, cols, row_offsets, value_bytes, plan.blocks);
-    plan.adjoint = plan_side(cols, rows, col_offsets, value_bytes, plan.blocks);
+    const std::int64_t blocks = work <= kOneBlock ? 1 : std::min(most_blocks, blocks_for(kBlockWork));
+    plan = deal_out(blocks, blocks > 1 ? cuda::Crossing::gathered : cuda::Crossing::none);
 
     const std::int64_t longest_pair = plan.forward.longest_row + plan.adjoint.longest_row;
     const bool worth_mail = (nnz <= kAlwaysMailed && longest_pair <= kLongestMailed) || nnz >= kLeastMailed + kLongestWorth * longest_pair;
@@ -203,7 +235,6 @@ SmallPlan plan_small_problem(std::int64_t rows, std::int64_t cols, const std::in
             return mailed;
         }
     }
-    plan.crossing = plan.blocks > 1 ? cuda::Crossing::gathered : cuda::Crossing::none;
     plan_slices(rows, cols, nnz, value_bytes, limits, plan);
     if (!plan.impossible.empty()) return plan;
     if (const std::int64_t kept = kept_by_l2(kL2Share); plan.streamed_bytes > kept) {
@@ -223,8 +254,9 @@ std::string SmallPlan::words() const {
         return fmt::format("one persistent kernel for lsmr, lsqr and cgls, {} blocks of {} threads, which send one another values in runs", blocks,
                            cuda::kPersistentThreads);
     }
-    return fmt::format("one persistent kernel for lsmr, lsqr and cgls, {} of {} threads, {} and {} of them a row, {}",
-                       blocks == 1 ? "1 block" : fmt::format("{} blocks", blocks), cuda::kPersistentThreads, forward.team, adjoint.team, where);
+    return fmt::format("one persistent kernel for lsmr, lsqr and cgls, {}{} of {} threads, {} and {} of them a row, {}",
+                       blocks == 1 ? "1 block" : fmt::format("{} blocks", blocks), crossing == cuda::Crossing::clustered ? " of one cluster" : "",
+                       cuda::kPersistentThreads, forward.team, adjoint.team, where);
 }
 
 template <class T>
@@ -283,6 +315,15 @@ void SmallProblem<T>::place_in_shared(const SmallPlan& plan) {
         problem_.dots_at = take(plan.forward.most_rows * kValue);
         problem_.forward.offsets_at = take((plan.forward.most_rows + 1) * 4);
         problem_.adjoint.offsets_at = take((plan.adjoint.most_rows + 1) * 4);
+        if (plan.crossing == cuda::Crossing::clustered) {
+            cuda::PersistentCluster& cluster = problem_.cluster;
+            cluster.rows = plan.forward.block_rows.back();
+            cluster.cols = plan.adjoint.block_rows.back();
+            cluster.exchange_at = take(sizeof(cuda::ClusterExchange));
+            cluster.u_at = take(cluster.rows * kValue);
+            cluster.v_at = take(cluster.cols * kValue);
+            cluster.products_at = take(plan.adjoint.most_rows * kValue);
+        }
         const auto take_slice = [&](const SidePlan& side, cuda::PersistentSide<T>& view) {
             if (!side.resident) return;
             view.values_at = take(side.most_entries * kValue);

@@ -23,6 +23,7 @@ struct PersistentLimits {
     std::int64_t l2_bytes = 0;
     std::int64_t shared_bytes = 0;  // of one block, beside what the kernel itself takes
     bool cooperative = false;       // all blocks of a launch can be made to run at once
+    int cluster_blocks = 0;         // of the largest cluster of such blocks
 };
 PersistentLimits persistent_limits(int device);
 
@@ -59,7 +60,7 @@ struct SmallPlan {
     std::string unwise;
     std::string words() const;
 };
-// offsets: of A and of A^T. value_bytes: of T. wanted: gathered or mailed where there are several blocks; else what is taken to be faster.
+// offsets: of A and of A^T. value_bytes: of T. wanted: how values cross, where there are several blocks and it can be so; else what is taken to be faster.
 SmallPlan plan_small_problem(std::int64_t rows, std::int64_t cols, const std::int64_t* row_offsets, const std::int64_t* col_offsets,
                              std::int64_t value_bytes, const PersistentLimits& limits, std::optional<cuda::Crossing> wanted = std::nullopt);
 
