@@ -13,6 +13,7 @@
 
 #include "checkpoint_suite.hpp"
 #include "cpu_rig.hpp"
+#include "data/generators.hpp"
 #include "memory/error.hpp"
 #include "operator/cpu/one_pass.hpp"
 #include "operator/cpu/row_storage.hpp"
@@ -35,9 +36,12 @@ OperatorOptions once() {
     return options;
 }
 
-template <class T, cpu::InstructionSet set, cpu::Narrowing narrowing>
+template <class T, cpu::InstructionSet set, cpu::Narrowing narrowing, cpu::Grouping grouping>
+constexpr cpu::Kernels<T> kForced{.set = set, .narrowing = narrowing, .grouping = grouping};
+
+template <class T, cpu::InstructionSet set, cpu::Narrowing narrowing, cpu::Grouping grouping>
 std::unique_ptr<Rig<T>> make_forced(std::shared_ptr<const CsrMatrix> a, const OperatorOptions& options) {
-    return std::make_unique<CpuRig<T>>(cpu::make_operator<T>(std::move(a), options, {set, narrowing, 0}));
+    return std::make_unique<CpuRig<T>>(cpu::make_operator<T>(std::move(a), options, kForced<T, set, narrowing, grouping>));
 }
 
 // What a pair of products left.
@@ -80,9 +84,46 @@ void check_both(const std::shared_ptr<const CsrMatrix>& a, const MatrixOperator<
     }
 }
 
+// Rows of runs of up to 20 columns, which begin anywhere: they overlap those of the rows before, the last ones too. Some rows are like the one before, or like it
+// but for one column, or empty, or of 512 entries.
+Matrix rows_of_runs(std::int64_t m = 3000, std::int64_t n = 700) {
+    std::mt19937_64 generator(77);
+    std::vector<std::int64_t> rows, columns;
+    std::vector<std::int64_t> row;
+    for (std::int64_t i = 0; i < m; ++i) {
+        switch (i == 0 ? 0 : generator() % 5) {
+            case 0:
+            case 1: {
+                std::vector<bool> has(static_cast<std::size_t>(n), false);
+                for (auto runs = generator() % 7; runs > 0; --runs) {
+                    const auto first = generator() % static_cast<std::uint64_t>(n);
+                    for (auto k = first; k < std::min(first + 1 + generator() % 20, static_cast<std::uint64_t>(n)); ++k) has[k] = true;
+                }
+                if (i % 997 == 500) std::fill_n(has.begin() + 40, 512, true);
+                row.clear();
+                for (std::int64_t j = 0; j < n; ++j) {
+                    if (has[static_cast<std::size_t>(j)] && row.size() < 512) row.push_back(j);
+                }
+                break;
+            }
+            case 2:
+                if (!row.empty() && row.front() > 0) row.front() -= 1;
+                break;
+            default: break;
+        }
+        for (const std::int64_t j : row) {
+            rows.push_back(i);
+            columns.push_back(j);
+        }
+    }
+    return share(CsrMatrix::from_coo(m, n, rows, columns, products::random_vector(static_cast<std::int64_t>(rows.size()), 78)));
+}
+
 std::vector<ShapeCase> cases() {
     std::vector<ShapeCase> all = shape_cases();
     all.push_back({"columns of hundreds of entries", matrix_with_rows(random_lengths(30000, 0, 20, 21), 900, 21)});
+    all.push_back({"runs", rows_of_runs()});
+    all.push_back({"bundle", share(generate("bundle", {{"cameras", 20.0}, {"points", 300.0}, {"observations", 2400.0}}).a)});
     all.push_back({"some columns in most rows", [] {
                        std::vector<std::int64_t> rows, columns;
                        for (std::int64_t i = 0; i < 20000; ++i) {
@@ -105,7 +146,9 @@ void suite_one_pass() {
     using enum cpu::Narrowing;
     for (const int threads : {1, 3}) {
         const Threads scope(threads);
-        for (const MakeRig<T> make : {make_forced<T, set, none>, make_forced<T, set, lossless>}) {
+        constexpr cpu::Grouping single = cpu::Grouping::none, groups = cpu::Grouping::all;
+        for (const MakeRig<T> make : {make_forced<T, set, none, single>, make_forced<T, set, lossless, single>, make_forced<T, set, none, groups>,
+                                      make_forced<T, set, lossless, groups>}) {
             suite_products<T>(make, once());
             suite_products<T>(make, once(), Values::exact_in_fp32);
             suite_long_rows<T>(make, once());
@@ -118,9 +161,18 @@ void suite_one_pass() {
         for (const ShapeCase& shape : cases()) {
             CAPTURE(shape.name);
             for (const auto& a : {shape.a, rounded_to_fp32(*shape.a)}) {
-                for (const cpu::Narrowing narrowing : {none, lossless}) check_both<T>(a, *cpu::make_operator<T>(a, once(), {set, narrowing, 0}));
+                check_both<T>(a, *cpu::make_operator<T>(a, once(), kForced<T, set, none, single>));
+                check_both<T>(a, *cpu::make_operator<T>(a, once(), kForced<T, set, lossless, single>));
+                check_both<T>(a, *cpu::make_operator<T>(a, once(), kForced<T, set, lossless, groups>));
             }
         }
+        // Narrowing changes no bit.
+        const Matrix a = rounded_to_fp32(*rows_of_runs());
+        const auto x = narrow<T>(products::random_vector(a->cols(), 23));
+        std::vector<T> y(static_cast<std::size_t>(a->rows())), z = y;
+        CHECK(make_forced<T, set, none, groups>(a, once())->product(false, 1.5, x, 0, y, false) ==
+              make_forced<T, set, lossless, groups>(a, once())->product(false, 1.5, x, 0, z, false));
+        CHECK(y == z);
     }
 }
 
@@ -159,15 +211,22 @@ TEST_CASE_TEMPLATE("cpu one pass: long columns lose no digits", T, double, float
 }
 
 TEST_CASE("cpu one pass: the same bits at every run, for any number of threads") {
-    const auto a = matrix_with_rows(random_lengths(30000, 0, 20, 61), 901, 61);
+    bool groups = false;
+    Matrix a;
+    SUBCASE("rows") { a = matrix_with_rows(random_lengths(30000, 0, 20, 61), 901, 61); }
+    SUBCASE("rows in groups") {
+        a = share(generate("bundle", {{"cameras", 60.0}, {"points", 900.0}, {"observations", 40000.0}}).a);
+        groups = true;
+    }
     const auto x = products::random_vector(a->cols(), 62);
     const auto y0 = products::random_vector(a->rows(), 63);
     const auto z0 = products::random_vector(a->cols(), 64);
     Both<double> first;
-    for (const int threads : {1, 2, 3, 4, 7, 17}) {
+    for (int threads = 1; threads <= 17; ++threads) {
         const Threads scope(threads);
         const auto op = make_cpu_operator<double>(a, once());
         CHECK(op->plan().forward.ends_with(" parts)"));
+        if (cpu::best_instruction_set<double>() == cpu::InstructionSet::avx512) CHECK((op->plan().forward.find("in groups") != std::string::npos) == groups);
         for (int repeat = 0; repeat < 3; ++repeat) {
             const auto workspace = op->make_workspace(nullptr);
             const Both<double> both = run_both<double>(*op, *workspace, 0.5, x, 1.0, y0, 0.5, 1.0, z0);
@@ -260,6 +319,7 @@ TEST_CASE("cpu one pass: taken where it pays, for any number of threads") {
         return cpu::one_pass_pays(shape);
     };
     CHECK_FALSE(but([](auto& s) { s.value_bytes = 4; }));
+    CHECK(but([](auto& s) { s.value_bytes = 4, s.grouped = true; }));
     CHECK_FALSE(but([](auto& s) { s.lines_per_entry = 0.02; }));
     CHECK_FALSE(but([](auto& s) { s.rows = 4000000; }));                              // 5 a row
     CHECK_FALSE(but([](auto& s) { s.rows = s.cols = 1000, s.nnz = 100000; }));        // in the caches
@@ -299,8 +359,29 @@ TEST_CASE("cpu one pass: taken where it pays, for any number of threads") {
     CHECK(op->plan().bytes < make_cpu_operator<double>(a, {.storage = StorageKind::dual})->plan().bytes);
 }
 
+TEST_CASE("cpu one pass: rows in groups, where they have runs of columns") {
+    const auto bundle = share(generate("bundle", {{"cameras", 200.0}, {"points", 3000.0}, {"observations", 24000.0}}).a);
+    if (cpu::best_instruction_set<float>() != cpu::InstructionSet::portable) {
+        const Threads scope(1);
+        CHECK(make_cpu_operator<float>(bundle, once())->plan().forward.find(", rows in groups, ") != std::string::npos);
+    }
+    const auto takes = [](const Matrix& a, const cpu::Kernels<float>& kernels) { return cpu::takes_groups<float>(*a, kernels); };
+    const cpu::Kernels<float> usual{.set = cpu::InstructionSet::avx2}, all{.set = cpu::InstructionSet::avx2, .grouping = cpu::Grouping::all};
+    const cpu::GroupCounts counts = cpu::count_groups(*bundle, 8);
+    CHECK(counts.longest == 12);
+    CHECK(counts.entries == 4 * counts.steps);  // 8, 1 and 3
+    CHECK(takes(bundle, usual));
+    CHECK_FALSE(takes(bundle, {.set = cpu::InstructionSet::avx2, .grouping = cpu::Grouping::none}));
+    const auto scattered = matrix_with_rows(random_lengths(3000, 8, 8, 91), 700, 91);
+    CHECK_FALSE(takes(scattered, usual));
+    CHECK(takes(scattered, all));
+    CHECK_FALSE(takes(matrix_with_rows({513, 2, 2}, 700, 91), all));
+    CHECK(takes(matrix_with_rows({512, 2, 2}, 700, 91), all));
+}
+
 TEST_CASE("cpu one pass: iterations as with two products") {
     suite_iterates_as_dual(one_pass_on_cpu(), matrix_with_rows(random_lengths(30000, 8, 8, 91), 700, 91), 1e-12, 1e-4);
+    suite_iterates_as_dual(one_pass_on_cpu(), share(generate("bundle", {{"cameras", 20.0}, {"points", 300.0}, {"observations", 2400.0}}).a), 1e-11, 1e-3);
 }
 
 TEST_CASE("cpu one pass: start centre and damping against dense answers") { suite_start_and_center(one_pass_on_cpu()); }

@@ -112,7 +112,7 @@ class CpuMatrixOperator final : public MatrixOperator<T>, private OnePass<T> {
         if (options.storage == StorageKind::automatic) {
             const bool few = options.expected_products > 0 && options.expected_products < kFewProducts && !options.adjoint;
             const bool free = !few && !forced && kernels.panels == 0;
-            const bool once = free && !options.separate_products && one_pass_pays();
+            const bool once = free && !options.separate_products && one_pass_pays(kernels);
             const bool tiles = free && !once && tiles_pay();
             plan_.storage = few ? StorageKind::single : once ? StorageKind::one_pass : tiles ? StorageKind::tiles : StorageKind::dual;
             plan_.storage_reason = few     ? fmt::format("only {} products are expected", options.expected_products)
@@ -139,9 +139,11 @@ class CpuMatrixOperator final : public MatrixOperator<T>, private OnePass<T> {
         } else if (plan_.storage == StorageKind::one_pass) {
             kernels.panels = 1;
             kernels.slicing = cpu::Slicing::none;
+            const bool grouped = cpu::takes_groups(*a_, kernels);
+            if (grouped) kernels.narrowing = std::min(kernels.narrowing, cpu::Narrowing::values);
             forward_ = cpu::RowStorage<T>(*a_, options.exponent, kernels, cpu::Sharing::in_place);
             clock.lap(plan_.setup.choice);
-            one_pass_.emplace(forward_.chunks(), kernels.set, a_->cols());
+            one_pass_.emplace(forward_.chunks(), kernels.set, a_->cols(), grouped);
             clock.lap(plan_.setup.one_pass);
             plan_.adjoint = "the same pass";
         } else if (plan_.storage == StorageKind::tiles) {
@@ -156,16 +158,20 @@ class CpuMatrixOperator final : public MatrixOperator<T>, private OnePass<T> {
             plan_.adjoint = "own csr row panels (OpenMP)";
         }
         if (!options.forward && !tiles_) plan_.forward = own + forward_.words();
-        if (one_pass_) plan_.forward = fmt::format("one pass ({}, {} part{})", plan_.forward, one_pass_->parts(), one_pass_->parts() == 1 ? "" : "s");
+        if (one_pass_) {
+            plan_.forward = fmt::format("one pass ({}{}, {} part{})", plan_.forward, one_pass_->grouped() ? ", rows in groups" : "", one_pass_->parts(),
+                                        one_pass_->parts() == 1 ? "" : "s");
+        }
         plan_.bytes = a_->bytes() + forward_.bytes() + adjoint_.bytes() + (transposed_ ? transposed_->bytes() : 0) + (one_pass_ ? one_pass_->bytes() : 0) +
                       (tiles_ ? tiles_->bytes() : 0);
         for (const auto* format : {forward_format_.get(), adjoint_format_.get()}) plan_.bytes += format ? format->bytes() : 0;
         clock.lap(plan_.setup.choice);
     }
 
-    bool one_pass_pays() const {
-        cpu::OnePassShape shape{rows(), cols(), a_->nnz(), sizeof(T), 0};
-        if (!cpu::one_pass_pays(shape)) return false;  // even where all gathers are near
+    bool one_pass_pays(const cpu::Kernels<T>& kernels) const {
+        cpu::OnePassShape shape{rows(), cols(), a_->nnz(), sizeof(T), 0, true};
+        if (!cpu::one_pass_pays(shape)) return false;  // even where all gathers are near, in groups
+        shape.grouped = cpu::takes_groups(*a_, kernels);
         shape.lines_per_entry = cpu::lines_per_entry(*a_, cpu::kCacheLine / std::int64_t{sizeof(T)});
         return cpu::one_pass_pays(shape);
     }
