@@ -1,6 +1,7 @@
 // The matrix operator in host memory.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <chrono>
 #include <optional>
 #include <string>
@@ -74,6 +75,7 @@ class CpuMatrixOperator final : public MatrixOperator<T>, private OnePass<T> {
         adjoint_ = {};
         one_pass_.reset();
         tiles_.reset();
+        adjoint_tiles_.reset();
         forward_format_.reset();
         adjoint_format_.reset();
         transposed_.reset();
@@ -147,10 +149,12 @@ class CpuMatrixOperator final : public MatrixOperator<T>, private OnePass<T> {
             clock.lap(plan_.setup.one_pass);
             plan_.adjoint = "the same pass";
         } else if (plan_.storage == StorageKind::tiles) {
-            tiles_.emplace(*a_, options.exponent, kernels.set, kernels.narrowing);
+            tiles_.emplace(*a_, cpu::Orientation::forward, options.exponent, kernels.set, kernels.narrowing);
+            adjoint_tiles_.emplace(*a_, cpu::Orientation::adjoint, options.exponent, kernels.set, kernels.narrowing);
             clock.lap(plan_.setup.choice);
-            plan_.forward = fmt::format("own tiles (OpenMP, {}), {}", cpu::name(std::min(kernels.set, cpu::InstructionSet::avx2)), tiles_->words());
-            plan_.adjoint = "the same tiles";
+            const std::string own_tiles = fmt::format("own tiles (OpenMP, {})", cpu::name(std::min(kernels.set, cpu::InstructionSet::avx2)));
+            plan_.forward = fmt::format("{}, {}", own_tiles, tiles_->words());
+            plan_.adjoint = fmt::format("{} of A^T, {}", own_tiles, adjoint_tiles_->words());
         } else {
             // The memory is short, or the products are few: one form of A that both read.
             const cpu::Kernels<T> plain{kernels.set, cpu::Narrowing::none, 1, cpu::Slicing::none};
@@ -162,8 +166,10 @@ class CpuMatrixOperator final : public MatrixOperator<T>, private OnePass<T> {
             plan_.forward = fmt::format("one pass ({}{}, {} part{})", plan_.forward, one_pass_->grouped() ? ", rows in groups" : "", one_pass_->parts(),
                                         one_pass_->parts() == 1 ? "" : "s");
         }
-        plan_.bytes = a_->bytes() + forward_.bytes() + adjoint_.bytes() + (transposed_ ? transposed_->bytes() : 0) + (one_pass_ ? one_pass_->bytes() : 0) +
-                      (tiles_ ? tiles_->bytes() : 0);
+        plan_.bytes = a_->bytes() + forward_.bytes() + adjoint_.bytes() + (transposed_ ? transposed_->bytes() : 0) + (one_pass_ ? one_pass_->bytes() : 0);
+        if (tiles_) {
+            plan_.bytes += tiles_->bytes() + adjoint_tiles_->bytes() + cpu::TileStorage<T>::scratch_bytes(std::max(tiles_->totals(), adjoint_tiles_->totals()));
+        }
         for (const auto* format : {forward_format_.get(), adjoint_format_.get()}) plan_.bytes += format ? format->bytes() : 0;
         clock.lap(plan_.setup.choice);
     }
@@ -177,9 +183,13 @@ class CpuMatrixOperator final : public MatrixOperator<T>, private OnePass<T> {
     }
 
     bool tiles_pay() const {
-        const cpu::TileShape shape{rows(), cols(), a_->nnz(), sizeof(T), 1.0};
-        if (!cpu::tiles_pay(shape)) return false;  // even where all gathers are far
-        return cpu::tiles_pay({shape.rows, shape.cols, shape.nnz, shape.value_bytes, cpu::lines_per_entry(*a_, cpu::kCacheLine / std::int64_t{sizeof(T)})});
+        cpu::TileShape shape{rows(), cols(), a_->nnz(), sizeof(T), 1.0, false};
+        if (!cpu::tiles_pay(shape)) return false;  // even where all gathers are far and rows unlike
+        shape.lines_per_entry = cpu::lines_per_entry(*a_, cpu::kCacheLine / std::int64_t{sizeof(T)});
+        const std::int64_t* offsets = a_->offsets();
+        shape.eights = std::adjacent_find(offsets, offsets + rows() + 1, [](std::int64_t begin, std::int64_t end) { return end - begin > cpu::kLongestSliced; }) ==
+                       offsets + rows() + 1;
+        return cpu::tiles_pay(shape);
     }
 
     std::unique_ptr<cpu::RowFormat<T>> make_format(const CsrMatrix& stored, const SpmvChoice& choice, std::string& words, ProductDecision& decision) const {
@@ -214,7 +224,7 @@ class CpuMatrixOperator final : public MatrixOperator<T>, private OnePass<T> {
             one_pass_->apply_kept(*a.wide, *b.wide, y, scratch, norm);
             return;
         }
-        if (tiles_) return tiles_->apply_adjoint(*a.wide, x, *b.wide, y, static_cast<HostWorkspace&>(workspace).tiles, norm);
+        if (tiles_) return adjoint_tiles_->apply(*a.wide, x, *b.wide, y, static_cast<HostWorkspace&>(workspace).tiles, norm);
         if (plan_.storage == StorageKind::dual) {
             if (adjoint_format_) adjoint_format_->apply(*a.wide, x, *b.wide, y, norm);
             else adjoint_.apply(*a.wide, x, *b.wide, y, norm);
@@ -251,6 +261,7 @@ class CpuMatrixOperator final : public MatrixOperator<T>, private OnePass<T> {
     cpu::RowStorage<T> adjoint_;
     std::optional<cpu::OnePassRows<T>> one_pass_;        // over forward_
     std::optional<cpu::TileStorage<T>> tiles_;
+    std::optional<cpu::TileStorage<T>> adjoint_tiles_;   // where tiles_ are
     std::unique_ptr<cpu::RowFormat<T>> forward_format_;  // in place of forward_, where one is forced
     std::unique_ptr<cpu::RowFormat<T>> adjoint_format_;
     std::optional<CsrMatrix> transposed_;  // while adjoint_ reads it

@@ -224,24 +224,24 @@ GroupKernels<double, V> group_avx512();
 template <class T, class V>
 GroupKernels<T, V> group_kernels(InstructionSet set);
 
-// Entries of a tile: a place has the row above and the column below, 16 bits each.
+// Entries of a tile: a place has the row above and the column in kTileColumnBits below.
+inline constexpr int kTileColumnBits = 16;
 template <class T, class V>
 struct TileKernels {
-    void (*add)(const std::uint32_t* places, const V* values, std::int64_t count, const T* x, T* sums);          // sums <- sums + A x
-    void (*add_adjoint)(const std::uint32_t* places, const V* values, std::int64_t count, const T* x, T* sums);  // sums <- sums + A^T x
-    double (*finish)(std::int64_t count, T a, const T* sums, T b, T* y);                                         // y <- a sums + b y; returns ||y||^2
+    void (*add)(const std::uint32_t* places, const V* values, std::int64_t count, const T* x, T* sums);  // sums <- sums + A x
+    double (*finish)(std::int64_t count, T a, const T* sums, T b, T* y);                                 // y <- a sums + b y; returns ||y||^2
 };
-template <class T, class V, bool kAdjoint>
+template <class T, class V>
 [[gnu::always_inline]] inline void add_tile(const std::uint32_t* places, const V* values, std::int64_t count, const T* x, T* sums) {
     const auto add = [&](std::int64_t k) {
-        const std::uint32_t row = places[k] >> 16, column = places[k] & 0xffff;
-        sums[kAdjoint ? column : row] += static_cast<T>(values[k]) * x[kAdjoint ? row : column];
+        constexpr std::uint32_t kColumn = (std::uint32_t{1} << kTileColumnBits) - 1;
+        sums[places[k] >> kTileColumnBits] += static_cast<T>(values[k]) * x[places[k] & kColumn];
     };
     std::int64_t k = 0;
-    for (; k + 4 <= count; k += 4) {
+    for (; k + 8 <= count; k += 8) {
         prefetch_ahead(places + k);
         prefetch_ahead(values + k);
-        for (std::int64_t i = 0; i < 4; ++i) add(k + i);
+        for (std::int64_t i = 0; i < 8; ++i) add(k + i);
     }
     for (; k < count; ++k) add(k);
 }

@@ -143,9 +143,9 @@ struct Lanes<float> {
 
 #include "operator/cpu/csr_rows_simd.inl"
 
-template <class T, class V, bool kAdjoint>
+template <class T, class V>
 [[gnu::flatten]] LSMR_TARGET void tile(const std::uint32_t* places, const V* values, std::int64_t count, const T* x, T* sums) {
-    add_tile<T, V, kAdjoint>(places, values, count, x, sums);
+    add_tile<T, V>(places, values, count, x, sums);
 }
 template <class T>
 [[gnu::flatten]] LSMR_TARGET double finish(std::int64_t count, T a, const T* sums, T b, T* y) {
@@ -190,7 +190,7 @@ LSMR_TILE_TYPES(LSMR_INSTANTIATE)
 
 template <class T, class V>
 TileKernels<T, V> tile_avx2() {
-    return {tile<T, V, false>, tile<T, V, true>, finish<T>};
+    return {tile<T, V>, finish<T>};
 }
 #define LSMR_INSTANTIATE(T, V) template TileKernels<T, V> tile_avx2();
 LSMR_TILE_TYPES(LSMR_INSTANTIATE)

@@ -94,7 +94,7 @@ LSMR_TILE_TYPES(LSMR_INSTANTIATE)
 
 template <class T, class V>
 TileKernels<T, V> tile_portable() {
-    return {add_tile<T, V, false>, add_tile<T, V, true>, finish_sums<T>};
+    return {add_tile<T, V>, finish_sums<T>};
 }
 #define LSMR_INSTANTIATE(T, V) template TileKernels<T, V> tile_portable();
 LSMR_TILE_TYPES(LSMR_INSTANTIATE)

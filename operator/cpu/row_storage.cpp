@@ -38,7 +38,6 @@ void for_each_window(std::int64_t begin, std::int64_t end, const F& f) {
     for (std::int64_t row = begin; row < end; row += kWindowRows) f(row, std::min(kWindowRows, end - row));
 }
 // Rows of a window by their length, which is at most kLongestSliced; longest first, and those of one length in their order. counts: room.
-constexpr std::int64_t kLongestSliced = 512;
 using LengthCounts = std::array<std::int64_t, kLongestSliced + 2>;
 void sort_window(const std::int64_t* offsets, std::int64_t rows, std::uint16_t* order, LengthCounts& counts) {
     counts.fill(0);

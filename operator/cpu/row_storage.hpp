@@ -59,6 +59,7 @@ struct SliceCounts {
     std::int64_t longest = 0;  // row
 };
 bool slices_pay(const SliceCounts& counts);
+inline constexpr std::int64_t kLongestSliced = 512;  // row, entries
 
 struct CsrArrays {
     HostBuffer<std::int64_t> offsets;
