@@ -6,7 +6,9 @@
 #include <atomic>
 #include <cmath>
 #include <numeric>
+#include <mutex>
 #include <random>
+#include <set>
 #include <stdexcept>
 #include <string>
 #include <thread>
@@ -19,6 +21,7 @@
 #include "operator/cpu/row_storage.hpp"
 #include "operator/stacked_operator.hpp"
 #include "preconditioner_suite.hpp"
+#include "solver/cpu/team_choice.hpp"
 #include "solver_suite.hpp"
 #include "stop_suite.hpp"
 #include "storage_suite.hpp"
@@ -384,6 +387,24 @@ TEST_CASE("cpu one pass: iterations as with two products") {
     suite_iterates_as_dual(one_pass_on_cpu(), share(generate("bundle", {{"cameras", 20.0}, {"points", 300.0}, {"observations", 2400.0}}).a), 1e-11, 1e-3);
 }
 
+TEST_CASE("cpu team: a solve that tries its sizes has the same iterates as one thread") {
+    const auto a = matrix_with_rows(random_lengths(20000, 4, 12, 91), 5000, 91);  // some 10,000 entries a thread
+    const Vector b = products::random_vector(a->rows(), 92);
+    PrepareOptions options;
+    options.device = DeviceKind::cpu;
+    Vector first;
+    for (const int threads : {1, 4, 9}) {
+        options.threads = threads;
+        PreparedProblem problem(a, options);
+        for (int repeat = 0; repeat < 3; ++repeat) {
+            Vector x(static_cast<std::size_t>(a->cols()), 0.0);
+            problem.solve(b, x, exactly(Method::lsmr, 120, 0.1));
+            if (first.empty()) first = x;
+            CHECK(x == first);
+        }
+    }
+}
+
 TEST_CASE("cpu one pass: start centre and damping against dense answers") { suite_start_and_center(one_pass_on_cpu()); }
 TEST_CASE("cpu one pass: damping is stacked rows") { suite_damping_is_stacked_rows(one_pass_on_cpu()); }
 TEST_CASE("cpu one pass: scaled by powers of two") { suite_scaled_by_powers_of_two(one_pass_on_cpu()); }
@@ -450,6 +471,67 @@ TEST_CASE("cpu team: loops inside loops and teams inside teams run; what is thro
             });
             CHECK(total == 100);
         }
+    }
+}
+
+TEST_CASE("cpu team: threads leave and come back between loops") {
+    cpu::Team::use(2);  // without a team: nothing
+    std::mt19937 random(9);
+    for (const int team : {2, 3, 5, 17}) {
+        const Threads scope(team);
+        for (const bool ends_small : {false, true}) {
+            std::atomic<std::int64_t> total{0};
+            std::int64_t expected = 0;
+            cpu::Team::run(team, [&] {
+                for (int repeat = 0; repeat < 200; ++repeat) {
+                    const int in_use = static_cast<int>(random() % 20);  // also 0 and more than there are: the nearest there is
+                    cpu::Team::use(in_use);
+                    for (int loops = static_cast<int>(random() % 3); loops > 0; --loops) {
+                        std::mutex mutex;
+                        std::set<std::thread::id> who;
+                        const std::int64_t count = repeat % 2 == 0 ? 100 : 1000;
+                        cpu::Team::loop(count, [&](std::int64_t c) {
+                            total += c;
+                            const std::lock_guard<std::mutex> lock(mutex);
+                            who.insert(std::this_thread::get_id());
+                        });
+                        expected += count * (count - 1) / 2;
+                        REQUIRE(who.size() <= static_cast<std::size_t>(std::clamp(in_use, 1, team)));
+                    }
+                    if (repeat % 50 == 7) CHECK_THROWS_AS(cpu::Team::loop(100, [](std::int64_t c) { if (c == 99) throw std::runtime_error("from a chunk"); }), std::runtime_error);
+                }
+                cpu::Team::use(ends_small ? 1 : team);
+            });
+            CHECK(total == expected);
+        }
+    }
+}
+
+TEST_CASE("cpu team: the size that iterations are fastest with, where they are short") {
+    const auto settle = [](int most, const auto& seconds_of) {
+        cpu::TeamChoice choice(most);
+        for (int i = 0; i < 1000 && !choice.settled(); ++i) {
+            if (i % 37 == 36) choice.interrupt();
+            choice.took(seconds_of(choice.threads(), i));
+        }
+        CHECK(choice.settled());
+        return choice.threads();
+    };
+    const auto linear = [](double work, double handing) { return [=](int threads, int) { return 1e-6 * (work / threads + handing * threads); }; };
+    CHECK(settle(16, linear(300, 7)) == 8);
+    CHECK(settle(16, linear(300, 0.1)) == 16);
+    CHECK(settle(16, linear(100, 10)) == 4);
+    CHECK(settle(6, linear(1, 10)) == 3);
+    CHECK(settle(3, linear(1, 10)) == 3);
+    CHECK(settle(1, linear(1, 10)) == 1);
+    CHECK(settle(16, linear(30000, 400)) == 16);  // milliseconds
+    // Single iterations of another's making do not matter.
+    CHECK(settle(16, [&](int threads, int i) { return linear(300, 7)(threads, i) + (i % 31 == 0 ? 1e-4 : 0); }) == 8);
+    // A short solve is none of trying.
+    cpu::TeamChoice choice(16);
+    for (int i = 0; i < 50; ++i) {
+        CHECK(choice.threads() == 16);
+        choice.took(1e-4);
     }
 }
 
