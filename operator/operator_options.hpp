@@ -23,8 +23,8 @@ enum class SpmvKind {
     cusparse,  // cusparseSpMV, CSR_ALG2 on a stored orientation (fixed order); transposed for single storage (order varies)
 };
 // dual keeps CSR(A) and CSC(A) (= CSR of A^T); single keeps CSR(A) and multiplies by A^T from it; one_pass keeps A once, for a pass that gives
-// A x and A^T (A x) together: on a GPU for matrices with few columns, on a CPU for near ones; tiles keeps A once, on a CPU, in tiles that both products
-// read: for large matrices whose entries are scattered.
+// A x and A^T (A x) together: on a GPU for matrices with few columns, on a CPU for near ones; tiles keeps both on a CPU, in tiles without a transpose:
+// for large matrices whose entries are scattered.
 enum class StorageKind { automatic, dual, single, one_pass, tiles };
 // Narrow forms of columns and values: lossless takes those that change no product, where they pay; none keeps 32-bit columns and full values;
 // fp32_values rounds fp64 values to fp32 in storage, while vectors and arithmetic stay fp64 (A is then another matrix, and the plan says so).

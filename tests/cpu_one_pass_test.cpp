@@ -6,18 +6,22 @@
 #include <atomic>
 #include <cmath>
 #include <numeric>
+#include <mutex>
 #include <random>
+#include <set>
 #include <stdexcept>
 #include <string>
 #include <thread>
 
 #include "checkpoint_suite.hpp"
 #include "cpu_rig.hpp"
+#include "data/generators.hpp"
 #include "memory/error.hpp"
 #include "operator/cpu/one_pass.hpp"
 #include "operator/cpu/row_storage.hpp"
 #include "operator/stacked_operator.hpp"
 #include "preconditioner_suite.hpp"
+#include "solver/cpu/team_choice.hpp"
 #include "solver_suite.hpp"
 #include "stop_suite.hpp"
 #include "storage_suite.hpp"
@@ -35,9 +39,12 @@ OperatorOptions once() {
     return options;
 }
 
-template <class T, cpu::InstructionSet set, cpu::Narrowing narrowing>
+template <class T, cpu::InstructionSet set, cpu::Narrowing narrowing, cpu::Grouping grouping>
+constexpr cpu::Kernels<T> kForced{.set = set, .narrowing = narrowing, .grouping = grouping};
+
+template <class T, cpu::InstructionSet set, cpu::Narrowing narrowing, cpu::Grouping grouping>
 std::unique_ptr<Rig<T>> make_forced(std::shared_ptr<const CsrMatrix> a, const OperatorOptions& options) {
-    return std::make_unique<CpuRig<T>>(cpu::make_operator<T>(std::move(a), options, {set, narrowing, 0}));
+    return std::make_unique<CpuRig<T>>(cpu::make_operator<T>(std::move(a), options, kForced<T, set, narrowing, grouping>));
 }
 
 // What a pair of products left.
@@ -80,9 +87,46 @@ void check_both(const std::shared_ptr<const CsrMatrix>& a, const MatrixOperator<
     }
 }
 
+// Rows of runs of up to 20 columns, which begin anywhere: they overlap those of the rows before, the last ones too. Some rows are like the one before, or like it
+// but for one column, or empty, or of 512 entries.
+Matrix rows_of_runs(std::int64_t m = 3000, std::int64_t n = 700) {
+    std::mt19937_64 generator(77);
+    std::vector<std::int64_t> rows, columns;
+    std::vector<std::int64_t> row;
+    for (std::int64_t i = 0; i < m; ++i) {
+        switch (i == 0 ? 0 : generator() % 5) {
+            case 0:
+            case 1: {
+                std::vector<bool> has(static_cast<std::size_t>(n), false);
+                for (auto runs = generator() % 7; runs > 0; --runs) {
+                    const auto first = generator() % static_cast<std::uint64_t>(n);
+                    for (auto k = first; k < std::min(first + 1 + generator() % 20, static_cast<std::uint64_t>(n)); ++k) has[k] = true;
+                }
+                if (i % 997 == 500) std::fill_n(has.begin() + 40, 512, true);
+                row.clear();
+                for (std::int64_t j = 0; j < n; ++j) {
+                    if (has[static_cast<std::size_t>(j)] && row.size() < 512) row.push_back(j);
+                }
+                break;
+            }
+            case 2:
+                if (!row.empty() && row.front() > 0) row.front() -= 1;
+                break;
+            default: break;
+        }
+        for (const std::int64_t j : row) {
+            rows.push_back(i);
+            columns.push_back(j);
+        }
+    }
+    return share(CsrMatrix::from_coo(m, n, rows, columns, products::random_vector(static_cast<std::int64_t>(rows.size()), 78)));
+}
+
 std::vector<ShapeCase> cases() {
     std::vector<ShapeCase> all = shape_cases();
     all.push_back({"columns of hundreds of entries", matrix_with_rows(random_lengths(30000, 0, 20, 21), 900, 21)});
+    all.push_back({"runs", rows_of_runs()});
+    all.push_back({"bundle", share(generate("bundle", {{"cameras", 20.0}, {"points", 300.0}, {"observations", 2400.0}}).a)});
     all.push_back({"some columns in most rows", [] {
                        std::vector<std::int64_t> rows, columns;
                        for (std::int64_t i = 0; i < 20000; ++i) {
@@ -105,7 +149,9 @@ void suite_one_pass() {
     using enum cpu::Narrowing;
     for (const int threads : {1, 3}) {
         const Threads scope(threads);
-        for (const MakeRig<T> make : {make_forced<T, set, none>, make_forced<T, set, lossless>}) {
+        constexpr cpu::Grouping single = cpu::Grouping::none, groups = cpu::Grouping::all;
+        for (const MakeRig<T> make : {make_forced<T, set, none, single>, make_forced<T, set, lossless, single>, make_forced<T, set, none, groups>,
+                                      make_forced<T, set, lossless, groups>}) {
             suite_products<T>(make, once());
             suite_products<T>(make, once(), Values::exact_in_fp32);
             suite_long_rows<T>(make, once());
@@ -118,9 +164,18 @@ void suite_one_pass() {
         for (const ShapeCase& shape : cases()) {
             CAPTURE(shape.name);
             for (const auto& a : {shape.a, rounded_to_fp32(*shape.a)}) {
-                for (const cpu::Narrowing narrowing : {none, lossless}) check_both<T>(a, *cpu::make_operator<T>(a, once(), {set, narrowing, 0}));
+                check_both<T>(a, *cpu::make_operator<T>(a, once(), kForced<T, set, none, single>));
+                check_both<T>(a, *cpu::make_operator<T>(a, once(), kForced<T, set, lossless, single>));
+                check_both<T>(a, *cpu::make_operator<T>(a, once(), kForced<T, set, lossless, groups>));
             }
         }
+        // Narrowing changes no bit.
+        const Matrix a = rounded_to_fp32(*rows_of_runs());
+        const auto x = narrow<T>(products::random_vector(a->cols(), 23));
+        std::vector<T> y(static_cast<std::size_t>(a->rows())), z = y;
+        CHECK(make_forced<T, set, none, groups>(a, once())->product(false, 1.5, x, 0, y, false) ==
+              make_forced<T, set, lossless, groups>(a, once())->product(false, 1.5, x, 0, z, false));
+        CHECK(y == z);
     }
 }
 
@@ -159,15 +214,22 @@ TEST_CASE_TEMPLATE("cpu one pass: long columns lose no digits", T, double, float
 }
 
 TEST_CASE("cpu one pass: the same bits at every run, for any number of threads") {
-    const auto a = matrix_with_rows(random_lengths(30000, 0, 20, 61), 901, 61);
+    bool groups = false;
+    Matrix a;
+    SUBCASE("rows") { a = matrix_with_rows(random_lengths(30000, 0, 20, 61), 901, 61); }
+    SUBCASE("rows in groups") {
+        a = share(generate("bundle", {{"cameras", 60.0}, {"points", 900.0}, {"observations", 40000.0}}).a);
+        groups = true;
+    }
     const auto x = products::random_vector(a->cols(), 62);
     const auto y0 = products::random_vector(a->rows(), 63);
     const auto z0 = products::random_vector(a->cols(), 64);
     Both<double> first;
-    for (const int threads : {1, 2, 3, 4, 7, 17}) {
+    for (int threads = 1; threads <= 17; ++threads) {
         const Threads scope(threads);
         const auto op = make_cpu_operator<double>(a, once());
         CHECK(op->plan().forward.ends_with(" parts)"));
+        if (cpu::best_instruction_set<double>() == cpu::InstructionSet::avx512) CHECK((op->plan().forward.find("in groups") != std::string::npos) == groups);
         for (int repeat = 0; repeat < 3; ++repeat) {
             const auto workspace = op->make_workspace(nullptr);
             const Both<double> both = run_both<double>(*op, *workspace, 0.5, x, 1.0, y0, 0.5, 1.0, z0);
@@ -260,6 +322,7 @@ TEST_CASE("cpu one pass: taken where it pays, for any number of threads") {
         return cpu::one_pass_pays(shape);
     };
     CHECK_FALSE(but([](auto& s) { s.value_bytes = 4; }));
+    CHECK(but([](auto& s) { s.value_bytes = 4, s.grouped = true; }));
     CHECK_FALSE(but([](auto& s) { s.lines_per_entry = 0.02; }));
     CHECK_FALSE(but([](auto& s) { s.rows = 4000000; }));                              // 5 a row
     CHECK_FALSE(but([](auto& s) { s.rows = s.cols = 1000, s.nnz = 100000; }));        // in the caches
@@ -299,8 +362,47 @@ TEST_CASE("cpu one pass: taken where it pays, for any number of threads") {
     CHECK(op->plan().bytes < make_cpu_operator<double>(a, {.storage = StorageKind::dual})->plan().bytes);
 }
 
+TEST_CASE("cpu one pass: rows in groups, where they have runs of columns") {
+    const auto bundle = share(generate("bundle", {{"cameras", 200.0}, {"points", 3000.0}, {"observations", 24000.0}}).a);
+    if (cpu::best_instruction_set<float>() != cpu::InstructionSet::portable) {
+        const Threads scope(1);
+        CHECK(make_cpu_operator<float>(bundle, once())->plan().forward.find(", rows in groups, ") != std::string::npos);
+    }
+    const auto takes = [](const Matrix& a, const cpu::Kernels<float>& kernels) { return cpu::takes_groups<float>(*a, kernels); };
+    const cpu::Kernels<float> usual{.set = cpu::InstructionSet::avx2}, all{.set = cpu::InstructionSet::avx2, .grouping = cpu::Grouping::all};
+    const cpu::GroupCounts counts = cpu::count_groups(*bundle, 8);
+    CHECK(counts.longest == 12);
+    CHECK(counts.entries == 4 * counts.steps);  // 8, 1 and 3
+    CHECK(takes(bundle, usual));
+    CHECK_FALSE(takes(bundle, {.set = cpu::InstructionSet::avx2, .grouping = cpu::Grouping::none}));
+    const auto scattered = matrix_with_rows(random_lengths(3000, 8, 8, 91), 700, 91);
+    CHECK_FALSE(takes(scattered, usual));
+    CHECK(takes(scattered, all));
+    CHECK_FALSE(takes(matrix_with_rows({513, 2, 2}, 700, 91), all));
+    CHECK(takes(matrix_with_rows({512, 2, 2}, 700, 91), all));
+}
+
 TEST_CASE("cpu one pass: iterations as with two products") {
     suite_iterates_as_dual(one_pass_on_cpu(), matrix_with_rows(random_lengths(30000, 8, 8, 91), 700, 91), 1e-12, 1e-4);
+    suite_iterates_as_dual(one_pass_on_cpu(), share(generate("bundle", {{"cameras", 20.0}, {"points", 300.0}, {"observations", 2400.0}}).a), 1e-11, 1e-3);
+}
+
+TEST_CASE("cpu team: a solve that tries its sizes has the same iterates as one thread") {
+    const auto a = matrix_with_rows(random_lengths(20000, 4, 12, 91), 5000, 91);  // some 10,000 entries a thread
+    const Vector b = products::random_vector(a->rows(), 92);
+    PrepareOptions options;
+    options.device = DeviceKind::cpu;
+    Vector first;
+    for (const int threads : {1, 4, 9}) {
+        options.threads = threads;
+        PreparedProblem problem(a, options);
+        for (int repeat = 0; repeat < 3; ++repeat) {
+            Vector x(static_cast<std::size_t>(a->cols()), 0.0);
+            problem.solve(b, x, exactly(Method::lsmr, 120, 0.1));
+            if (first.empty()) first = x;
+            CHECK(x == first);
+        }
+    }
 }
 
 TEST_CASE("cpu one pass: start centre and damping against dense answers") { suite_start_and_center(one_pass_on_cpu()); }
@@ -369,6 +471,67 @@ TEST_CASE("cpu team: loops inside loops and teams inside teams run; what is thro
             });
             CHECK(total == 100);
         }
+    }
+}
+
+TEST_CASE("cpu team: threads leave and come back between loops") {
+    cpu::Team::use(2);  // without a team: nothing
+    std::mt19937 random(9);
+    for (const int team : {2, 3, 5, 17}) {
+        const Threads scope(team);
+        for (const bool ends_small : {false, true}) {
+            std::atomic<std::int64_t> total{0};
+            std::int64_t expected = 0;
+            cpu::Team::run(team, [&] {
+                for (int repeat = 0; repeat < 200; ++repeat) {
+                    const int in_use = static_cast<int>(random() % 20);  // also 0 and more than there are: the nearest there is
+                    cpu::Team::use(in_use);
+                    for (int loops = static_cast<int>(random() % 3); loops > 0; --loops) {
+                        std::mutex mutex;
+                        std::set<std::thread::id> who;
+                        const std::int64_t count = repeat % 2 == 0 ? 100 : 1000;
+                        cpu::Team::loop(count, [&](std::int64_t c) {
+                            total += c;
+                            const std::lock_guard<std::mutex> lock(mutex);
+                            who.insert(std::this_thread::get_id());
+                        });
+                        expected += count * (count - 1) / 2;
+                        REQUIRE(who.size() <= static_cast<std::size_t>(std::clamp(in_use, 1, team)));
+                    }
+                    if (repeat % 50 == 7) CHECK_THROWS_AS(cpu::Team::loop(100, [](std::int64_t c) { if (c == 99) throw std::runtime_error("from a chunk"); }), std::runtime_error);
+                }
+                cpu::Team::use(ends_small ? 1 : team);
+            });
+            CHECK(total == expected);
+        }
+    }
+}
+
+TEST_CASE("cpu team: the size that iterations are fastest with, where they are short") {
+    const auto settle = [](int most, const auto& seconds_of) {
+        cpu::TeamChoice choice(most);
+        for (int i = 0; i < 1000 && !choice.settled(); ++i) {
+            if (i % 37 == 36) choice.interrupt();
+            choice.took(seconds_of(choice.threads(), i));
+        }
+        CHECK(choice.settled());
+        return choice.threads();
+    };
+    const auto linear = [](double work, double handing) { return [=](int threads, int) { return 1e-6 * (work / threads + handing * threads); }; };
+    CHECK(settle(16, linear(300, 7)) == 8);
+    CHECK(settle(16, linear(300, 0.1)) == 16);
+    CHECK(settle(16, linear(100, 10)) == 4);
+    CHECK(settle(6, linear(1, 10)) == 3);
+    CHECK(settle(3, linear(1, 10)) == 3);
+    CHECK(settle(1, linear(1, 10)) == 1);
+    CHECK(settle(16, linear(30000, 400)) == 16);  // milliseconds
+    // Single iterations of another's making do not matter.
+    CHECK(settle(16, [&](int threads, int i) { return linear(300, 7)(threads, i) + (i % 31 == 0 ? 1e-4 : 0); }) == 8);
+    // A short solve is none of trying.
+    cpu::TeamChoice choice(16);
+    for (int i = 0; i < 50; ++i) {
+        CHECK(choice.threads() == 16);
+        choice.took(1e-4);
     }
 }
 

@@ -1,4 +1,4 @@
-// A in tiles that both products read, on the CPU.
+// A and A^T in tiles, on the CPU.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -174,17 +174,17 @@ TEST_CASE("cpu tiles: what is refused, and what the plan says") {
     const OperatorPlan& plan = op->plan();
     const auto set = std::min(cpu::best_instruction_set<double>(), cpu::InstructionSet::avx2);
     CHECK(plan.forward == fmt::format("own tiles (OpenMP, {}), 1 x 1 tiles", cpu::name(set)));
-    CHECK(plan.adjoint == "the same tiles");
+    CHECK(plan.adjoint == fmt::format("own tiles (OpenMP, {}) of A^T, 1 x 1 tiles", cpu::name(set)));
     CHECK(plan.storage_reason == "asked for");
     CHECK(plan.deterministic);
     CHECK(plan.setup.transpose == 0);
-    // 12 bytes an entry, where one tile begins and ends, and the sums of a panel for each thread.
-    CHECK(plan.bytes == a->bytes() + 12 * a->nnz() + 2 * 8 + 2 * 65536 * 8);
+    // 12 bytes an entry, where one tile begins and ends, both twice, and the sums of a panel for each thread.
+    CHECK(plan.bytes == a->bytes() + 2 * (12 * a->nnz() + 2 * 8) + 2 * 65536 * 8);
     CHECK(make_cpu_operator<double>(rounded_to_fp32(*a), in_tiles())->plan().forward.ends_with(", values exact in fp32"));
 }
 
 TEST_CASE("cpu tiles: taken where it pays") {
-    const cpu::TileShape scattered{2000000, 500000, 40000000, 8, 0.9};
+    const cpu::TileShape scattered{2000000, 500000, 40000000, 8, 0.9, true};
     CHECK(cpu::tiles_pay(scattered));
     const auto but = [&](const auto& change) {
         cpu::TileShape shape = scattered;
@@ -195,9 +195,13 @@ TEST_CASE("cpu tiles: taken where it pays") {
     CHECK_FALSE(but([](auto& s) { s.rows = 600000; }));            // in the caches
     CHECK_FALSE(but([](auto& s) { s.value_bytes = 4; }));
     CHECK(but([](auto& s) { s.rows = 4000000, s.value_bytes = 4, s.nnz = 80000000; }));
-    CHECK_FALSE(but([](auto& s) { s.nnz = 10000000; }));           // few entries a tile
+    CHECK_FALSE(but([](auto& s) { s.nnz = 4000000; }));            // few entries a tile
 
-    CHECK_FALSE(but([](auto& s) { s = {8000000, 2000000, 64000000, 8, 0.9}; }));  // each of many panels reads long vectors
+    CHECK(but([](auto& s) { s = {8000000, 2000000, 64000000, 8, 0.9, true}; }));
+    CHECK_FALSE(but([](auto& s) { s = {16000000, 4000000, 64000000, 8, 0.9, true}; }));  // each of many panels reads long vectors
+    CHECK(but([](auto& s) { s.rows = 300000, s.eights = false; }));
+    CHECK(but([](auto& s) { s.rows = 600000, s.value_bytes = 4, s.eights = false; }));
+    CHECK_FALSE(but([](auto& s) { s.rows = 200000, s.cols = 100000, s.eights = false; }));
     const auto a = matrix_with_rows(std::vector<std::int64_t>(700000, 12), 100000, 131);
     CHECK(make_cpu_operator<double>(a)->plan().storage == StorageKind::tiles);
     CHECK(make_cpu_operator<double>(a)->plan().storage_reason == "the entries are scattered");

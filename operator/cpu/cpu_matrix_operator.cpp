@@ -1,6 +1,7 @@
 // The matrix operator in host memory.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <chrono>
 #include <optional>
 #include <string>
@@ -74,6 +75,7 @@ class CpuMatrixOperator final : public MatrixOperator<T>, private OnePass<T> {
         adjoint_ = {};
         one_pass_.reset();
         tiles_.reset();
+        adjoint_tiles_.reset();
         forward_format_.reset();
         adjoint_format_.reset();
         transposed_.reset();
@@ -112,7 +114,7 @@ class CpuMatrixOperator final : public MatrixOperator<T>, private OnePass<T> {
         if (options.storage == StorageKind::automatic) {
             const bool few = options.expected_products > 0 && options.expected_products < kFewProducts && !options.adjoint;
             const bool free = !few && !forced && kernels.panels == 0;
-            const bool once = free && !options.separate_products && one_pass_pays();
+            const bool once = free && !options.separate_products && one_pass_pays(kernels);
             const bool tiles = free && !once && tiles_pay();
             plan_.storage = few ? StorageKind::single : once ? StorageKind::one_pass : tiles ? StorageKind::tiles : StorageKind::dual;
             plan_.storage_reason = few     ? fmt::format("only {} products are expected", options.expected_products)
@@ -139,16 +141,20 @@ class CpuMatrixOperator final : public MatrixOperator<T>, private OnePass<T> {
         } else if (plan_.storage == StorageKind::one_pass) {
             kernels.panels = 1;
             kernels.slicing = cpu::Slicing::none;
+            const bool grouped = cpu::takes_groups(*a_, kernels);
+            if (grouped) kernels.narrowing = std::min(kernels.narrowing, cpu::Narrowing::values);
             forward_ = cpu::RowStorage<T>(*a_, options.exponent, kernels, cpu::Sharing::in_place);
             clock.lap(plan_.setup.choice);
-            one_pass_.emplace(forward_.chunks(), kernels.set, a_->cols());
+            one_pass_.emplace(forward_.chunks(), kernels.set, a_->cols(), grouped);
             clock.lap(plan_.setup.one_pass);
             plan_.adjoint = "the same pass";
         } else if (plan_.storage == StorageKind::tiles) {
-            tiles_.emplace(*a_, options.exponent, kernels.set, kernels.narrowing);
+            tiles_.emplace(*a_, cpu::Orientation::forward, options.exponent, kernels.set, kernels.narrowing);
+            adjoint_tiles_.emplace(*a_, cpu::Orientation::adjoint, options.exponent, kernels.set, kernels.narrowing);
             clock.lap(plan_.setup.choice);
-            plan_.forward = fmt::format("own tiles (OpenMP, {}), {}", cpu::name(std::min(kernels.set, cpu::InstructionSet::avx2)), tiles_->words());
-            plan_.adjoint = "the same tiles";
+            const std::string own_tiles = fmt::format("own tiles (OpenMP, {})", cpu::name(std::min(kernels.set, cpu::InstructionSet::avx2)));
+            plan_.forward = fmt::format("{}, {}", own_tiles, tiles_->words());
+            plan_.adjoint = fmt::format("{} of A^T, {}", own_tiles, adjoint_tiles_->words());
         } else {
             // The memory is short, or the products are few: one form of A that both read.
             const cpu::Kernels<T> plain{kernels.set, cpu::Narrowing::none, 1, cpu::Slicing::none};
@@ -156,24 +162,34 @@ class CpuMatrixOperator final : public MatrixOperator<T>, private OnePass<T> {
             plan_.adjoint = "own csr row panels (OpenMP)";
         }
         if (!options.forward && !tiles_) plan_.forward = own + forward_.words();
-        if (one_pass_) plan_.forward = fmt::format("one pass ({}, {} part{})", plan_.forward, one_pass_->parts(), one_pass_->parts() == 1 ? "" : "s");
-        plan_.bytes = a_->bytes() + forward_.bytes() + adjoint_.bytes() + (transposed_ ? transposed_->bytes() : 0) + (one_pass_ ? one_pass_->bytes() : 0) +
-                      (tiles_ ? tiles_->bytes() : 0);
+        if (one_pass_) {
+            plan_.forward = fmt::format("one pass ({}{}, {} part{})", plan_.forward, one_pass_->grouped() ? ", rows in groups" : "", one_pass_->parts(),
+                                        one_pass_->parts() == 1 ? "" : "s");
+        }
+        plan_.bytes = a_->bytes() + forward_.bytes() + adjoint_.bytes() + (transposed_ ? transposed_->bytes() : 0) + (one_pass_ ? one_pass_->bytes() : 0);
+        if (tiles_) {
+            plan_.bytes += tiles_->bytes() + adjoint_tiles_->bytes() + cpu::TileStorage<T>::scratch_bytes(std::max(tiles_->totals(), adjoint_tiles_->totals()));
+        }
         for (const auto* format : {forward_format_.get(), adjoint_format_.get()}) plan_.bytes += format ? format->bytes() : 0;
         clock.lap(plan_.setup.choice);
     }
 
-    bool one_pass_pays() const {
-        cpu::OnePassShape shape{rows(), cols(), a_->nnz(), sizeof(T), 0};
-        if (!cpu::one_pass_pays(shape)) return false;  // even where all gathers are near
+    bool one_pass_pays(const cpu::Kernels<T>& kernels) const {
+        cpu::OnePassShape shape{rows(), cols(), a_->nnz(), sizeof(T), 0, true};
+        if (!cpu::one_pass_pays(shape)) return false;  // even where all gathers are near, in groups
+        shape.grouped = cpu::takes_groups(*a_, kernels);
         shape.lines_per_entry = cpu::lines_per_entry(*a_, cpu::kCacheLine / std::int64_t{sizeof(T)});
         return cpu::one_pass_pays(shape);
     }
 
     bool tiles_pay() const {
-        const cpu::TileShape shape{rows(), cols(), a_->nnz(), sizeof(T), 1.0};
-        if (!cpu::tiles_pay(shape)) return false;  // even where all gathers are far
-        return cpu::tiles_pay({shape.rows, shape.cols, shape.nnz, shape.value_bytes, cpu::lines_per_entry(*a_, cpu::kCacheLine / std::int64_t{sizeof(T)})});
+        cpu::TileShape shape{rows(), cols(), a_->nnz(), sizeof(T), 1.0, false};
+        if (!cpu::tiles_pay(shape)) return false;  // even where all gathers are far and rows unlike
+        shape.lines_per_entry = cpu::lines_per_entry(*a_, cpu::kCacheLine / std::int64_t{sizeof(T)});
+        const std::int64_t* offsets = a_->offsets();
+        shape.eights = std::adjacent_find(offsets, offsets + rows() + 1, [](std::int64_t begin, std::int64_t end) { return end - begin > cpu::kLongestSliced; }) ==
+                       offsets + rows() + 1;
+        return cpu::tiles_pay(shape);
     }
 
     std::unique_ptr<cpu::RowFormat<T>> make_format(const CsrMatrix& stored, const SpmvChoice& choice, std::string& words, ProductDecision& decision) const {
@@ -208,7 +224,7 @@ class CpuMatrixOperator final : public MatrixOperator<T>, private OnePass<T> {
             one_pass_->apply_kept(*a.wide, *b.wide, y, scratch, norm);
             return;
         }
-        if (tiles_) return tiles_->apply_adjoint(*a.wide, x, *b.wide, y, static_cast<HostWorkspace&>(workspace).tiles, norm);
+        if (tiles_) return adjoint_tiles_->apply(*a.wide, x, *b.wide, y, static_cast<HostWorkspace&>(workspace).tiles, norm);
         if (plan_.storage == StorageKind::dual) {
             if (adjoint_format_) adjoint_format_->apply(*a.wide, x, *b.wide, y, norm);
             else adjoint_.apply(*a.wide, x, *b.wide, y, norm);
@@ -245,6 +261,7 @@ class CpuMatrixOperator final : public MatrixOperator<T>, private OnePass<T> {
     cpu::RowStorage<T> adjoint_;
     std::optional<cpu::OnePassRows<T>> one_pass_;        // over forward_
     std::optional<cpu::TileStorage<T>> tiles_;
+    std::optional<cpu::TileStorage<T>> adjoint_tiles_;   // where tiles_ are
     std::unique_ptr<cpu::RowFormat<T>> forward_format_;  // in place of forward_, where one is forced
     std::unique_ptr<cpu::RowFormat<T>> adjoint_format_;
     std::optional<CsrMatrix> transposed_;  // while adjoint_ reads it

@@ -147,6 +147,13 @@ inline void add_adjoint(const RowBlock<T, V, C>& block, const T* y, Pair<T>* pai
         if (k < end) pairs[block.columns[k]].z += static_cast<T>(block.values[k]) * yi;
     }
 }
+// y <- product + b y of a row, whose old y is not read if b is 0; returns its square.
+template <class T>
+[[gnu::always_inline]] inline double finish_row(T product, T b, T* y) {
+    *y = b != T(0) ? product + b * *y : product;
+    return static_cast<double>(*y) * static_cast<double>(*y);
+}
+
 // y <- a A x + b y, and z <- z + A^T y, two rows at a time, so that one's gathers run beside the other's sums; returns ||y||^2.
 template <class T, class V, class C>
 inline double rows_and_adjoint(const RowBlock<T, V, C>& block, T a, Pair<T>* pairs, T b, T* y) {
@@ -156,9 +163,7 @@ inline double rows_and_adjoint(const RowBlock<T, V, C>& block, T a, Pair<T>* pai
         for (std::int64_t r = i; r < end; ++r) {
             const std::int64_t k = block.offsets[r] - block.offsets[0];
             const T product = a * row_product(block.values + k, block.columns + k, block.offsets[r + 1] - block.offsets[r], pairs);
-            const T value = b != T(0) ? product + b * y[r] : product;
-            y[r] = value;
-            squares += static_cast<double>(value) * static_cast<double>(value);
+            squares += finish_row(product, b, y + r);
         }
         const std::int64_t k = block.offsets[i] - block.offsets[0];
         add_adjoint(RowBlock<T, V, C>{end - i, block.offsets + i, block.columns + k, block.values + k}, y + i, pairs);
@@ -178,24 +183,65 @@ OnePassKernels<T, V, C> one_pass_avx2();
 template <class T, class V, class C>
 OnePassKernels<T, V, C> one_pass_kernels(InstructionSet set);
 
-// Entries of a tile: a place has the row above and the column below, 16 bits each.
+// Rows in groups: one or two neighbouring rows of the same columns. As far as columns follow one another, x and z = A^T y are read and written in
+// vectors, without gathers, and a column is stored once for such a run and for both rows. A group is a word, then one for each of its runs.
+inline constexpr std::int64_t kGroupRows = 2;
+inline constexpr std::int64_t kLongestGrouped = 512;                       // row, entries
+inline constexpr std::int64_t kMostGroupedColumns = std::int64_t{1} << 29;  // of the matrix; a run has its first column above and its length below
+struct Group {
+    std::int64_t rows;
+    std::int64_t runs;
+    std::int64_t length;  // of a row
+};
+inline constexpr std::uint32_t group_word(Group group) {
+    return static_cast<std::uint32_t>(group.length << 11 | group.runs << 1 | (group.rows - 1));
+}
+inline constexpr Group group_of(std::uint32_t word) { return {1 + (word & 1), word >> 1 & 1023, word >> 11}; }
+inline constexpr std::uint32_t run_word(std::int64_t column, std::int64_t length) { return static_cast<std::uint32_t>(column << 3 | (length - 1)); }
+inline constexpr std::uint32_t column_of_run(std::uint32_t word) { return word >> 3; }
+inline constexpr std::int64_t length_of_run(std::uint32_t word) { return 1 + (word & 7); }
+// Neighbouring groups, with the values of their rows as CSR has them. z has kGroupPadding more than the columns, which are read and written as they are.
+template <class V>
+struct GroupBlock {
+    std::int64_t rows = 0;
+    const std::uint32_t* words = nullptr;
+    const V* values = nullptr;
+};
+inline constexpr std::int64_t kGroupPadding = 8;
+// As OnePassKernels.
+template <class T, class V>
+struct GroupKernels {
+    double (*rows_and_adjoint)(const GroupBlock<V>& block, T a, const T* x, T b, T* y, T* z);
+    void (*add_adjoint)(const GroupBlock<V>& block, const T* y, T* z);
+    std::int64_t longest_run;  // that they take
+};
+template <class T, class V>
+GroupKernels<T, V> group_portable();
+template <class T, class V>
+GroupKernels<T, V> group_avx2();
+template <class V>
+GroupKernels<double, V> group_avx512();
+template <class T, class V>
+GroupKernels<T, V> group_kernels(InstructionSet set);
+
+// Entries of a tile: a place has the row above and the column in kTileColumnBits below.
+inline constexpr int kTileColumnBits = 16;
 template <class T, class V>
 struct TileKernels {
-    void (*add)(const std::uint32_t* places, const V* values, std::int64_t count, const T* x, T* sums);          // sums <- sums + A x
-    void (*add_adjoint)(const std::uint32_t* places, const V* values, std::int64_t count, const T* x, T* sums);  // sums <- sums + A^T x
-    double (*finish)(std::int64_t count, T a, const T* sums, T b, T* y);                                         // y <- a sums + b y; returns ||y||^2
+    void (*add)(const std::uint32_t* places, const V* values, std::int64_t count, const T* x, T* sums);  // sums <- sums + A x
+    double (*finish)(std::int64_t count, T a, const T* sums, T b, T* y);                                 // y <- a sums + b y; returns ||y||^2
 };
-template <class T, class V, bool kAdjoint>
+template <class T, class V>
 [[gnu::always_inline]] inline void add_tile(const std::uint32_t* places, const V* values, std::int64_t count, const T* x, T* sums) {
     const auto add = [&](std::int64_t k) {
-        const std::uint32_t row = places[k] >> 16, column = places[k] & 0xffff;
-        sums[kAdjoint ? column : row] += static_cast<T>(values[k]) * x[kAdjoint ? row : column];
+        constexpr std::uint32_t kColumn = (std::uint32_t{1} << kTileColumnBits) - 1;
+        sums[places[k] >> kTileColumnBits] += static_cast<T>(values[k]) * x[places[k] & kColumn];
     };
     std::int64_t k = 0;
-    for (; k + 4 <= count; k += 4) {
+    for (; k + 8 <= count; k += 8) {
         prefetch_ahead(places + k);
         prefetch_ahead(values + k);
-        for (std::int64_t i = 0; i < 4; ++i) add(k + i);
+        for (std::int64_t i = 0; i < 8; ++i) add(k + i);
     }
     for (; k < count; ++k) add(k);
 }

@@ -62,7 +62,14 @@ struct Lanes<double> {
         const __m256d mask = _mm256_castsi256_pd(_mm256_xor_si256(empty, all));
         return _mm256_fmadd_pd(load_values(all, values), _mm256_mask_i32gather_pd(zero(), x, c, mask, sizeof(double)), s);
     }
+    LSMR_TARGET static Vector load_values(__m256i mask, const double* p) { return _mm256_maskload_pd(p, mask); }
+    LSMR_TARGET static Vector load_values(__m256i mask, const float* p) { return _mm256_cvtps_pd(_mm_maskload_ps(p, narrow(mask))); }
+    LSMR_TARGET static Vector load_all(const double* p) { return _mm256_loadu_pd(p); }
     LSMR_TARGET static void store_all(double* p, Vector v) { _mm256_storeu_pd(p, v); }
+    LSMR_TARGET static Vector add_where(__m256i mask, Vector a, Vector b, Vector c) {
+        return _mm256_blendv_pd(c, _mm256_fmadd_pd(a, b, c), _mm256_castsi256_pd(mask));
+    }
+    LSMR_TARGET static double sum(Vector v) { return (v[0] + v[1]) + (v[2] + v[3]); }
     LSMR_TARGET static Vector add(Vector a, Vector b) { return _mm256_add_pd(a, b); }
     LSMR_TARGET static Vector multiply(Vector a, Vector b) { return _mm256_mul_pd(a, b); }
     LSMR_TARGET static Vector multiply_add(Vector a, Vector b, Vector c) { return _mm256_fmadd_pd(a, b, c); }
@@ -80,8 +87,6 @@ struct Lanes<double> {
     LSMR_TARGET static __m128i load_columns(__m256i, const std::uint16_t* p) {
         return _mm_cvtepu16_epi32(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(p)));
     }
-    LSMR_TARGET static Vector load_values(__m256i mask, const double* p) { return _mm256_maskload_pd(p, mask); }
-    LSMR_TARGET static Vector load_values(__m256i mask, const float* p) { return _mm256_cvtps_pd(_mm_maskload_ps(p, narrow(mask))); }
 };
 
 template <>
@@ -109,7 +114,17 @@ struct Lanes<float> {
         const Vector gathered = _mm256_mask_i32gather_ps(zero(), x, c, _mm256_castsi256_ps(mask), sizeof(float));
         return _mm256_fmadd_ps(_mm256_loadu_ps(values), gathered, s);
     }
+    LSMR_TARGET static Vector load_values(__m256i mask, const float* p) { return _mm256_maskload_ps(p, mask); }
+    LSMR_TARGET static Vector load_all(const float* p) { return _mm256_loadu_ps(p); }
     LSMR_TARGET static void store_all(float* p, Vector v) { _mm256_storeu_ps(p, v); }
+    LSMR_TARGET static Vector add_where(__m256i mask, Vector a, Vector b, Vector c) {
+        return _mm256_blendv_ps(c, _mm256_fmadd_ps(a, b, c), _mm256_castsi256_ps(mask));
+    }
+    LSMR_TARGET static float sum(Vector v) {
+        const __m128 fours = _mm_add_ps(_mm256_castps256_ps128(v), _mm256_extractf128_ps(v, 1));
+        const __m128 twos = _mm_add_ps(fours, _mm_movehl_ps(fours, fours));
+        return _mm_cvtss_f32(_mm_add_ss(twos, _mm_movehdup_ps(twos)));
+    }
     LSMR_TARGET static Vector add(Vector a, Vector b) { return _mm256_add_ps(a, b); }
     LSMR_TARGET static Vector multiply(Vector a, Vector b) { return _mm256_mul_ps(a, b); }
     LSMR_TARGET static Vector multiply_add(Vector a, Vector b, Vector c) { return _mm256_fmadd_ps(a, b, c); }
@@ -128,9 +143,9 @@ struct Lanes<float> {
 
 #include "operator/cpu/csr_rows_simd.inl"
 
-template <class T, class V, bool kAdjoint>
+template <class T, class V>
 [[gnu::flatten]] LSMR_TARGET void tile(const std::uint32_t* places, const V* values, std::int64_t count, const T* x, T* sums) {
-    add_tile<T, V, kAdjoint>(places, values, count, x, sums);
+    add_tile<T, V>(places, values, count, x, sums);
 }
 template <class T>
 [[gnu::flatten]] LSMR_TARGET double finish(std::int64_t count, T a, const T* sums, T b, T* y) {
@@ -164,8 +179,18 @@ double sliced_avx2(const SlicedBlock<T, V, C>& block, T a, const T* x, T b, T* y
 }
 
 template <class T, class V>
+GroupKernels<T, V> group_avx2() {
+    return {groups_simd<Lanes<T>, true, T, V, T>,
+            [](const GroupBlock<V>& block, const T* y, T* z) { groups_simd<Lanes<T>, false>(block, T(0), static_cast<const T*>(nullptr), T(0), y, z); },
+            Lanes<T>::kLanes};
+}
+#define LSMR_INSTANTIATE(T, V) template GroupKernels<T, V> group_avx2();
+LSMR_TILE_TYPES(LSMR_INSTANTIATE)
+#undef LSMR_INSTANTIATE
+
+template <class T, class V>
 TileKernels<T, V> tile_avx2() {
-    return {tile<T, V, false>, tile<T, V, true>, finish<T>};
+    return {tile<T, V>, finish<T>};
 }
 #define LSMR_INSTANTIATE(T, V) template TileKernels<T, V> tile_avx2();
 LSMR_TILE_TYPES(LSMR_INSTANTIATE)

@@ -59,7 +59,14 @@ struct Lanes {
             _mm512_mask_i32gather_pd(zero(), _mm_cmpneq_epi16_mask(c, _mm_set1_epi16(-1)), _mm256_cvtepu16_epi32(c), x, sizeof(double));
         return _mm512_fmadd_pd(load_values(0xff, values), gathered, s);
     }
+    template <class V>
+    LSMR_TARGET static Vector load_values(__mmask8 mask, const V* p) {
+        return cpu::load_values(mask, p);
+    }
+    LSMR_TARGET static Vector load_all(const double* p) { return _mm512_loadu_pd(p); }
     LSMR_TARGET static void store_all(double* p, Vector v) { _mm512_storeu_pd(p, v); }
+    LSMR_TARGET static Vector add_where(__mmask8 mask, Vector a, Vector b, Vector c) { return _mm512_mask3_fmadd_pd(a, b, c, mask); }
+    LSMR_TARGET static double sum(Vector v) { return _mm512_reduce_add_pd(v); }
     LSMR_TARGET static Vector add(Vector a, Vector b) { return _mm512_add_pd(a, b); }
     LSMR_TARGET static Vector multiply(Vector a, Vector b) { return _mm512_mul_pd(a, b); }
     LSMR_TARGET static Vector multiply_add(Vector a, Vector b, Vector c) { return _mm512_fmadd_pd(a, b, c); }
@@ -93,6 +100,15 @@ template <class V, class C>
 double sliced_avx512(const SlicedBlock<double, V, C>& block, double a, const double* x, double b, double* y) {
     return sliced_simd<Lanes>(block, a, x, b, y);
 }
+
+template <class V>
+GroupKernels<double, V> group_avx512() {
+    return {groups_simd<Lanes, true, double, V, double>,
+            [](const GroupBlock<V>& block, const double* y, double* z) { groups_simd<Lanes, false>(block, 0.0, static_cast<const double*>(nullptr), 0.0, y, z); },
+            Lanes::kLanes};
+}
+template GroupKernels<double, double> group_avx512();
+template GroupKernels<double, float> group_avx512();
 
 void slice_avx512(const PaddedSlice<double>& slice, const double* x, double* sums) { slice_simd<Lanes>(slice, x, sums); }
 

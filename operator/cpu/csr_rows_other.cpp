@@ -26,6 +26,14 @@ OnePassKernels<T, V, C> one_pass_kernels(InstructionSet) {
 }
 
 template <class T, class V>
+GroupKernels<T, V> group_kernels(InstructionSet) {
+    return group_portable<T, V>();
+}
+#define LSMR_INSTANTIATE(T, V) template GroupKernels<T, V> group_kernels(InstructionSet);
+LSMR_TILE_TYPES(LSMR_INSTANTIATE)
+#undef LSMR_INSTANTIATE
+
+template <class T, class V>
 TileKernels<T, V> tile_kernels(InstructionSet) {
     return tile_portable<T, V>();
 }

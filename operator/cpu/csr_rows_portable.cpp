@@ -45,9 +45,56 @@ OnePassKernels<T, V, C> one_pass_portable() {
     return {rows_and_adjoint<T, V, C>, add_adjoint<T, V, C>};
 }
 
+namespace {
+
+template <bool kProduct, class T, class V, class Y>
+double groups(const GroupBlock<V>& block, T a, const T* x, T b, Y* y, T* z) {
+    const std::uint32_t* words = block.words;
+    const V* values = block.values;
+    double squares = 0;
+    for (const Y* const end = y + block.rows; y < end;) {
+        const Group group = group_of(*words++);
+        for (std::int64_t r = 0; r < group.rows; ++r, ++y, values += group.length) {
+            if constexpr (kProduct) {
+                T sum = 0;
+                const V* from = values;
+                for (std::int64_t p = 0; p < group.runs;) {  // by pieces: rounding grows with their length and their number
+                    T piece = 0;
+                    for (const std::int64_t piece_end = std::min(group.runs, p + kRowSteps); p < piece_end; ++p) {
+                        const T* const at = x + column_of_run(words[p]);
+                        T run = 0;
+                        for (std::int64_t k = 0; k < length_of_run(words[p]); ++k) run += static_cast<T>(*from++) * at[k];
+                        piece += run;
+                    }
+                    sum += piece;
+                }
+                squares += finish_row(a * sum, b, y);
+            }
+            const V* from = values;
+            for (std::int64_t p = 0; p < group.runs; ++p) {
+                T* const at = z + column_of_run(words[p]);
+                for (std::int64_t k = 0; k < length_of_run(words[p]); ++k) at[k] += static_cast<T>(*from++) * *y;
+            }
+        }
+        words += group.runs;
+    }
+    return squares;
+}
+
+}  // namespace
+
+template <class T, class V>
+GroupKernels<T, V> group_portable() {
+    return {groups<true, T, V, T>,
+            [](const GroupBlock<V>& block, const T* y, T* z) { groups<false>(block, T(0), static_cast<const T*>(nullptr), T(0), y, z); }, 8};
+}
+#define LSMR_INSTANTIATE(T, V) template GroupKernels<T, V> group_portable();
+LSMR_TILE_TYPES(LSMR_INSTANTIATE)
+#undef LSMR_INSTANTIATE
+
 template <class T, class V>
 TileKernels<T, V> tile_portable() {
-    return {add_tile<T, V, false>, add_tile<T, V, true>, finish_sums<T>};
+    return {add_tile<T, V>, finish_sums<T>};
 }
 #define LSMR_INSTANTIATE(T, V) template TileKernels<T, V> tile_portable();
 LSMR_TILE_TYPES(LSMR_INSTANTIATE)

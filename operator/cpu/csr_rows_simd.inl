@@ -169,3 +169,127 @@ LSMR_TARGET double sliced_simd(const SlicedBlock<T, V, C>& block, T a, const T* 
     }
     return total.value();
 }
+
+// z of the last run of a group. The next group often has the same one: its sums stay here, and do not wait for what was just stored.
+template <class Lanes, class T>
+struct HeldRun {
+    static constexpr std::uint32_t kNone = ~std::uint32_t{0};
+    std::uint32_t word = kNone;
+    typename Lanes::Vector z;
+    LSMR_TARGET HeldRun() : z(Lanes::zero()) {}
+    LSMR_TARGET void put_back(T* sums) const {
+        if (word != kNone) Lanes::store_all(sums + column_of_run(word), z);
+    }
+    LSMR_TARGET void take(std::uint32_t run, const T* sums) {
+        word = run;
+        z = Lanes::load_all(sums + column_of_run(run));
+    }
+};
+
+// A group of kRuns runs, whose values stay in registers between the two products; returns ||y||^2. Vectors of z reach beyond their runs: there they store what
+// they loaded. So the held run is put back before other runs are loaded, which all have lower columns than the one that is taken after them.
+template <class Lanes, bool kProduct, int kRows, int kRuns, class T, class V, class Y>
+[[gnu::always_inline]] LSMR_TARGET inline double short_group(const std::uint32_t* runs, const V* values, std::int64_t length, T a, const T* x, T b, Y* y, T* z,
+                                                             HeldRun<Lanes, T>& held) {
+    using Vector = typename Lanes::Vector;
+    decltype(Lanes::first(0)) masks[kRuns];
+    Vector entries[kRuns][kRows];
+    Vector sums[kRows];
+#pragma GCC unroll 2
+    for (int r = 0; r < kRows; ++r) sums[r] = Lanes::zero();
+#pragma GCC unroll 4
+    for (int p = 0; p < kRuns; ++p) {
+        masks[p] = Lanes::first(length_of_run(runs[p]));
+        const Vector from = kProduct ? Lanes::load(masks[p], x + column_of_run(runs[p])) : Lanes::zero();
+#pragma GCC unroll 2
+        for (int r = 0; r < kRows; ++r) {
+            entries[p][r] = Lanes::load_values(masks[p], values + r * length);
+            if (kProduct) sums[r] = Lanes::multiply_add(entries[p][r], from, sums[r]);
+        }
+        values += length_of_run(runs[p]);
+    }
+    double squares = 0;
+    Vector with[kRows];
+#pragma GCC unroll 2
+    for (int r = 0; r < kRows; ++r) {
+        if constexpr (kProduct) squares += finish_row(a * Lanes::sum(sums[r]), b, y + r);
+        with[r] = Lanes::all(y[r]);
+    }
+    const bool other = runs[kRuns - 1] != held.word;
+    if (other) held.put_back(z);
+#pragma GCC unroll 4
+    for (int p = 0; p < kRuns; ++p) {
+        if (p == kRuns - 1 && other) held.take(runs[p], z);
+        Vector to = p == kRuns - 1 ? held.z : Lanes::load_all(z + column_of_run(runs[p]));
+#pragma GCC unroll 2
+        for (int r = 0; r < kRows; ++r) to = Lanes::add_where(masks[p], entries[p][r], with[r], to);
+        if (p == kRuns - 1) held.z = to;
+        else Lanes::store_all(z + column_of_run(runs[p]), to);
+    }
+    return squares;
+}
+
+// The same for any number of runs, whose values are read again.
+template <class Lanes, bool kProduct, class T, class V, class Y>
+LSMR_TARGET double long_group(const Group& group, const std::uint32_t* runs, const V* values, T a, const T* x, T b, Y* y, T* z, HeldRun<Lanes, T>& held) {
+    using Vector = typename Lanes::Vector;
+    double squares = 0;
+    held.put_back(z);
+    held.word = HeldRun<Lanes, T>::kNone;
+    for (std::int64_t r = 0; r < group.rows; ++r, values += group.length) {
+        if constexpr (kProduct) {
+            Vector sum = Lanes::zero();
+            const V* from = values;
+            for (std::int64_t p = 0; p < group.runs;) {  // by pieces: rounding grows with their length and their number
+                Vector piece = Lanes::zero();
+                for (const std::int64_t end = std::min(group.runs, p + kRowSteps); p < end; ++p) {
+                    const auto mask = Lanes::first(length_of_run(runs[p]));
+                    piece = Lanes::multiply_add(Lanes::load_values(mask, from), Lanes::load(mask, x + column_of_run(runs[p])), piece);
+                    from += length_of_run(runs[p]);
+                }
+                sum = Lanes::add(sum, piece);
+            }
+            squares += finish_row(a * Lanes::sum(sum), b, y + r);
+        }
+        const Vector with = Lanes::all(y[r]);
+        const V* from = values;
+        for (std::int64_t p = 0; p < group.runs; ++p) {
+            const auto mask = Lanes::first(length_of_run(runs[p]));
+            T* const to = z + column_of_run(runs[p]);
+            Lanes::store_all(to, Lanes::add_where(mask, Lanes::load_values(mask, from), with, Lanes::load_all(to)));
+            from += length_of_run(runs[p]);
+        }
+    }
+    return squares;
+}
+
+// Product: y <- a A x + b y as well.
+template <class Lanes, bool kProduct, class T, class V, class Y>
+LSMR_TARGET double groups_simd(const GroupBlock<V>& block, T a, const T* x, T b, Y* y, T* z) {
+    HeldRun<Lanes, T> held;
+    const std::uint32_t* words = block.words;
+    const V* values = block.values;
+    double squares = 0;
+    for (const Y* const end = y + block.rows; y < end;) {
+        const Group group = group_of(*words++);
+        const std::int64_t entries = group.rows * group.length;
+        prefetch_ahead(words);
+        for (std::int64_t k = 0; k < entries; k += 64 / static_cast<std::int64_t>(sizeof(V))) prefetch_ahead(values + k);
+        switch (2 * group.runs + group.rows) {
+            case 3: squares += short_group<Lanes, kProduct, 1, 1>(words, values, group.length, a, x, b, y, z, held); break;
+            case 4: squares += short_group<Lanes, kProduct, 2, 1>(words, values, group.length, a, x, b, y, z, held); break;
+            case 5: squares += short_group<Lanes, kProduct, 1, 2>(words, values, group.length, a, x, b, y, z, held); break;
+            case 6: squares += short_group<Lanes, kProduct, 2, 2>(words, values, group.length, a, x, b, y, z, held); break;
+            case 7: squares += short_group<Lanes, kProduct, 1, 3>(words, values, group.length, a, x, b, y, z, held); break;
+            case 8: squares += short_group<Lanes, kProduct, 2, 3>(words, values, group.length, a, x, b, y, z, held); break;
+            case 9: squares += short_group<Lanes, kProduct, 1, 4>(words, values, group.length, a, x, b, y, z, held); break;
+            case 10: squares += short_group<Lanes, kProduct, 2, 4>(words, values, group.length, a, x, b, y, z, held); break;
+            default: squares += long_group<Lanes, kProduct>(group, words, values, a, x, b, y, z, held);
+        }
+        words += group.runs;
+        values += entries;
+        y += group.rows;
+    }
+    held.put_back(z);
+    return squares;
+}

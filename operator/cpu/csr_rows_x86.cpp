@@ -50,6 +50,17 @@ OnePassKernels<T, V, C> one_pass_kernels(InstructionSet set) {
 }
 
 template <class T, class V>
+GroupKernels<T, V> group_kernels(InstructionSet set) {
+    if constexpr (std::is_same_v<T, double>) {
+        if (set == InstructionSet::avx512) return group_avx512<V>();
+    }
+    return set == InstructionSet::portable ? group_portable<T, V>() : group_avx2<T, V>();
+}
+#define LSMR_INSTANTIATE(T, V) template GroupKernels<T, V> group_kernels(InstructionSet);
+LSMR_TILE_TYPES(LSMR_INSTANTIATE)
+#undef LSMR_INSTANTIATE
+
+template <class T, class V>
 TileKernels<T, V> tile_kernels(InstructionSet set) {
     return set == InstructionSet::portable ? tile_portable<T, V>() : tile_avx2<T, V>();
 }

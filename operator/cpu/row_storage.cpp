@@ -38,7 +38,6 @@ void for_each_window(std::int64_t begin, std::int64_t end, const F& f) {
     for (std::int64_t row = begin; row < end; row += kWindowRows) f(row, std::min(kWindowRows, end - row));
 }
 // Rows of a window by their length, which is at most kLongestSliced; longest first, and those of one length in their order. counts: room.
-constexpr std::int64_t kLongestSliced = 512;
 using LengthCounts = std::array<std::int64_t, kLongestSliced + 2>;
 void sort_window(const std::int64_t* offsets, std::int64_t rows, std::uint16_t* order, LengthCounts& counts) {
     counts.fill(0);
@@ -120,24 +119,18 @@ CsrArrays take_columns(const CsrMatrix& a, std::int64_t end, HostBuffer<std::int
 }  // namespace
 
 double lines_per_entry(const CsrMatrix& a, std::int64_t values_per_line) {
-    constexpr std::size_t kSamples = 16;
-    constexpr std::int64_t kSampleWork = 32 * 1024;  // about what a first-level cache sees of x
-    const std::vector<std::int64_t> firsts = balanced_chunks(a.rows(), a.offsets(), kSampleWork);
-    const std::size_t count = firsts.size() - 1;
-    const std::size_t samples = std::min(count, kSamples);
     std::int64_t lines = 0;
     std::int64_t entries = 0;
     std::vector<bool> seen(static_cast<std::size_t>(a.cols() / values_per_line + 1));
-    for (std::size_t s = 0; s < samples; ++s) {
-        const std::size_t c = count * s / samples;
+    for_each_sample(a, [&](std::int64_t begin, std::int64_t end) {
         std::fill(seen.begin(), seen.end(), false);
-        for (std::int64_t k = a.offsets()[firsts[c]]; k < a.offsets()[firsts[c + 1]]; ++k) {
+        for (std::int64_t k = a.offsets()[begin]; k < a.offsets()[end]; ++k) {
             const auto line = static_cast<std::size_t>(a.columns()[k] / values_per_line);
             lines += !seen[line];
             seen[line] = true;
         }
-        entries += a.offsets()[firsts[c + 1]] - a.offsets()[firsts[c]];
-    }
+        entries += a.offsets()[end] - a.offsets()[begin];
+    });
     return entries == 0 ? 0 : static_cast<double>(lines) / static_cast<double>(entries);
 }
 
@@ -172,7 +165,7 @@ RowPanel<T>::RowPanel(const CsrView<double>& a, const std::vector<std::int64_t>&
 
     // What can be narrowed.
     std::vector<Span> spans(static_cast<std::size_t>(count));
-    std::atomic<bool> exact = std::is_same_v<T, double> && narrowing == Narrowing::lossless && nnz > 0;
+    std::atomic<bool> exact = std::is_same_v<T, double> && narrowing != Narrowing::none && nnz > 0;
     for_each_chunk(count, [&](std::int64_t c) {
         const auto at = static_cast<std::size_t>(c);
         spans[at] = column_span(a, firsts[at], firsts[at + 1]);

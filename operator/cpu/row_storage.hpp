@@ -6,6 +6,7 @@
 // y <- a A_1 x_1 + b y, then y <- a A_p x_p + y for the others. In the caches gathers bind: rows of like length go in slices.
 #pragma once
 
+#include <algorithm>
 #include <memory>
 #include <string>
 #include <vector>
@@ -16,8 +17,9 @@
 
 namespace lsmr::cpu {
 
-enum class Narrowing { none, lossless };
+enum class Narrowing { none, values, lossless };  // values: these alone; lossless: columns too
 enum class Slicing { none, where_it_pays, all };  // all: of rows that are not too long
+enum class Grouping { none, where_it_pays, all };  // of one pass; all: where the groups can hold the rows
 // Whether arrays that need no other form are read where they are, or copied as soon as one array is, so that the matrix can go.
 enum class Sharing { in_place, copied };
 
@@ -28,6 +30,7 @@ struct Kernels {
     Narrowing narrowing = Narrowing::lossless;
     std::int64_t panels = 0;  // of columns; 0: as many as choose_panels() says
     Slicing slicing = Slicing::where_it_pays;
+    Grouping grouping = Grouping::where_it_pays;
 };
 
 // How many panels of columns pay. lines_per_entry: cache lines of x that a chunk of rows touches, for each of its entries.
@@ -38,6 +41,17 @@ std::int64_t choose_panels(std::int64_t rows, std::int64_t cols, std::int64_t nn
 double lines_per_entry(const CsrMatrix& a, std::int64_t values_per_line);
 inline constexpr std::int64_t kCacheLine = 64;
 
+// f(begin, end) of some runs of rows all over the matrix, about what a first-level cache sees of x each.
+template <class F>
+void for_each_sample(const CsrMatrix& a, const F& f) {
+    constexpr std::size_t kSamples = 16;
+    constexpr std::int64_t kSampleWork = 32 * 1024;
+    const std::vector<std::int64_t> firsts = balanced_chunks(a.rows(), a.offsets(), kSampleWork);
+    const std::size_t count = firsts.size() - 1;
+    const std::size_t samples = std::min(count, kSamples);
+    for (std::size_t s = 0; s < samples; ++s) f(firsts[count * s / samples], firsts[count * s / samples + 1]);
+}
+
 // What slices would hold.
 struct SliceCounts {
     std::int64_t entries = 0;
@@ -45,6 +59,7 @@ struct SliceCounts {
     std::int64_t longest = 0;  // row
 };
 bool slices_pay(const SliceCounts& counts);
+inline constexpr std::int64_t kLongestSliced = 512;  // row, entries
 
 struct CsrArrays {
     HostBuffer<std::int64_t> offsets;

@@ -38,25 +38,56 @@ bool wait_busily(int& pauses, const F& done) {
 thread_local Team* Team::current_ = nullptr;
 
 Team::Team(int threads)
-    : threads_(threads), pauses_(kMostPauses), places_(new Place[static_cast<std::size_t>(threads)]), done_(new Done[static_cast<std::size_t>(threads)]) {}
+    : threads_(threads),
+      in_use_(threads),
+      pauses_(kMostPauses),
+      places_(new Place[static_cast<std::size_t>(threads)]),
+      done_(new Done[static_cast<std::size_t>(threads)]) {}
 
-void Team::share_out(const Job& job) {
+template <class F>
+void Team::await(int first, int end, const F& done) {
+    const auto value = [&](int t) -> std::atomic<std::uint32_t>& { return done_[static_cast<std::size_t>(t)].number; };
+    const auto all_done = [&] {
+        bool all = true;
+        for (int t = first; t < end; ++t) all &= done(value(t).load(std::memory_order_acquire));
+        return all;
+    };
+    if (wait_busily(pauses_, all_done)) return;
+    for (int t = first; t < end; ++t) {
+        for (std::uint32_t seen = value(t).load(std::memory_order_acquire); !done(seen); seen = value(t).load(std::memory_order_acquire)) {
+            value(t).wait(seen, std::memory_order_acquire);
+        }
+    }
+}
+
+void Team::share_out(Job job) {
+    if (job.threads == 0) job.threads = in_use_.load(std::memory_order_relaxed);
     job_ = job;
     const std::uint32_t number = number_.load(std::memory_order_relaxed) + 1;
     number_.store(number, std::memory_order_seq_cst);
     number_.notify_all();
     current_ = nullptr;  // a loop inside a loop is the thread's own
     take_part(0, number);
-    const auto all_done = [&] {
-        bool all = true;
-        for (int t = 1; t < threads_; ++t) all &= done_[static_cast<std::size_t>(t)].number.load(std::memory_order_acquire) == number;
-        return all;
-    };
-    if (!wait_busily(pauses_, all_done)) {
-        for (int t = 1; t < threads_; ++t) done_[static_cast<std::size_t>(t)].number.wait(number - 1, std::memory_order_acquire);
-    }
+    await(1, job.threads, [&](std::uint32_t done) { return done == number || done == kAway; });
     current_ = this;
     if (failure_) std::rethrow_exception(std::exchange(failure_, nullptr));
+}
+
+void Team::use(int threads) {
+    if (current_ != nullptr) current_->resize(std::clamp(threads, 1, current_->threads_));
+}
+
+void Team::resize(int threads) {
+    const int before = in_use_.load(std::memory_order_relaxed);
+    if (threads == before) return;
+    in_use_.store(threads, std::memory_order_seq_cst);
+    if (threads < before) {
+        share_out({[](const void*, std::int64_t) {}, nullptr, 0, before});  // after which the others go
+        return;
+    }
+    in_use_.notify_all();
+    const std::uint32_t number = number_.load(std::memory_order_relaxed);
+    await(before, threads, [&](std::uint32_t done) { return done == number; });
 }
 
 void Team::take_part(int thread, std::uint32_t number) {
@@ -71,13 +102,14 @@ void Team::take_part(int thread, std::uint32_t number) {
 void Team::work(int thread, std::uint32_t number) {
     // Of a thread, at most: so few are done sooner than it takes to look at what the others have left.
     constexpr std::int64_t kFewChunks = 16;
-    const auto first_of = [&](std::int64_t t) { return job_.count * t / threads_; };
-    if (job_.count <= kFewChunks * threads_) {
+    const int threads = job_.threads;
+    const auto first_of = [&](std::int64_t t) { return job_.count * t / threads; };
+    if (job_.count <= kFewChunks * threads) {
         for (std::int64_t c = first_of(thread); c < first_of(thread + 1); ++c) job_.call(job_.f, c);
         return;
     }
-    for (int i = 0; i < threads_; ++i) {
-        const int t = thread + i < threads_ ? thread + i : thread + i - threads_;
+    for (int i = 0; i < threads; ++i) {
+        const int t = thread + i < threads ? thread + i : thread + i - threads;
         const auto end = static_cast<std::uint64_t>(first_of(t + 1));
         std::atomic<std::uint64_t>& next = places_[static_cast<std::size_t>(t)].next;
         std::uint64_t seen = next.load(std::memory_order_relaxed);
@@ -98,9 +130,19 @@ void Team::serve(int thread) {
         if (!wait_busily(pauses, [&] { return number_.load(std::memory_order_acquire) == number; })) number_.wait(number - 1, std::memory_order_acquire);
         if (job_.call == nullptr) return;
         take_part(thread, number);
+        const bool goes = in_use_.load(std::memory_order_acquire) <= thread;
         // In one order with the look for who waits, which notify_one() begins with: on x86 a plain store may come after that.
-        done.store(number, std::memory_order_seq_cst);
-        done.notify_one();
+        const auto report = [&](std::uint32_t what) {
+            done.store(what, std::memory_order_seq_cst);
+            done.notify_one();
+        };
+        report(goes ? kAway : number);
+        if (!goes) continue;
+        int in_use = in_use_.load(std::memory_order_acquire);
+        for (; in_use <= thread; in_use = in_use_.load(std::memory_order_acquire)) in_use_.wait(in_use, std::memory_order_acquire);
+        if (in_use == kEnded) return;
+        number = number_.load(std::memory_order_acquire);  // there is no job until this thread has said that it is back
+        report(number);
     }
 }
 
@@ -108,6 +150,8 @@ void Team::dismiss() {
     job_ = {};
     number_.fetch_add(1, std::memory_order_seq_cst);
     number_.notify_all();
+    in_use_.store(kEnded, std::memory_order_seq_cst);
+    in_use_.notify_all();
 }
 
 }  // namespace lsmr::cpu

@@ -22,6 +22,9 @@ class Team {
     template <class F>
     static void run(int threads, const F& f);
 
+    // So many threads of the caller's team, the caller among them, share its loops from now on; the others sleep. At most those of run(). No team: no change.
+    static void use(int threads);
+
     // f(chunk) for every chunk below count. A thread takes its own share from the front, the same in every loop, so that it finds in its
     // memory what it wrote first; where there are many chunks it then helps the others. The first exception is thrown again when all are done.
     template <class F>
@@ -39,10 +42,17 @@ class Team {
         void (*call)(const void* f, std::int64_t chunk);
         const void* f;
         std::int64_t count;
+        int threads;
     };
+    static constexpr std::uint32_t kAway = ~std::uint32_t{0};  // done, by a thread that is not in use
+    static constexpr int kEnded = 1 << 30;                      // in use, at the team's end
 
     explicit Team(int threads);
-    void share_out(const Job& job);
+    void share_out(Job job);
+    void resize(int threads);
+    // Until done(number of t's last job) for all threads t from `first` on and below `end`.
+    template <class F>
+    void await(int first, int end, const F& done);
     void work(int thread, std::uint32_t number);
     void take_part(int thread, std::uint32_t number);
     void serve(int thread);
@@ -52,6 +62,7 @@ class Team {
     static void loop_by_itself(std::int64_t count, const F& f);
 
     int threads_;
+    std::atomic<int> in_use_;  // threads; changes where there is no job, and down just before one
     int pauses_;  // of the next busy wait of the one that shares out
     std::unique_ptr<Place[]> places_;
     std::unique_ptr<Done[]> done_;
@@ -87,7 +98,7 @@ void Team::run(int threads, const F& f) {
 #pragma omp parallel num_threads(threads)
         {
 #pragma omp single
-            team.threads_ = omp_get_num_threads();  // may be fewer
+            team.in_use_ = team.threads_ = omp_get_num_threads();  // may be fewer
             if (omp_get_thread_num() == 0) {
                 lead();
                 team.dismiss();
@@ -129,11 +140,11 @@ template <class F>
 void Team::loop(std::int64_t count, const F& f) {
     if (count >= 2 && current_ == nullptr && omp_get_max_threads() > 1 && !omp_in_parallel()) return loop_by_itself(count, f);
     Team* team = count < 2 ? nullptr : current_;
-    if (team == nullptr || team->threads_ == 1) {
+    if (team == nullptr || team->in_use_.load(std::memory_order_relaxed) == 1) {
         for (std::int64_t c = 0; c < count; ++c) f(c);
         return;
     }
-    team->share_out({[](const void* g, std::int64_t chunk) { (*static_cast<const F*>(g))(chunk); }, &f, count});
+    team->share_out({[](const void* g, std::int64_t chunk) { (*static_cast<const F*>(g))(chunk); }, &f, count, 0});
 }
 
 }  // namespace lsmr::cpu

@@ -1,9 +1,9 @@
-// A in tiles, neighbouring rows by neighbouring columns, small enough that what a tile reads of one vector and adds to the other stays in the
-// second-level cache. Entries have a 16-bit row and column each, which serve A x and A^T y alike: A is stored once, and no transpose is made.
+// A in tiles, for scattered entries: neighbouring rows (a panel) by neighbouring columns (a slice). The sums of a panel stay in the second-level cache of a
+// thread, which takes its tiles one after the other and the entries of each by their columns: x is read from its beginning to its end, by all threads at
+// about the same place, and nothing is gathered from beyond the second-level cache. A^T is stored so as well, made from A without a transpose.
 //
-// A thread takes a panel of tiles beside each other (A x: those of the same rows), and adds their entries one by one into the sums of the panel, in the
-// order of the tiles. Such terms cannot be added by halves: no more than kChain of them go into one sum, which is then added to a compensated total.
-// The order depends on the matrix alone, so the bits do.
+// Entries are added one by one into the sums of their rows. Such terms cannot be added by halves: no more than kChain of them go into one sum, which is then
+// added to a compensated total. The order depends on the matrix alone, so the bits do.
 #pragma once
 
 #include <cstdint>
@@ -22,64 +22,62 @@ struct TileShape {
     std::int64_t nnz = 0;
     std::int64_t value_bytes = 0;
     double lines_per_entry = 0;  // as choose_panels() has it
+    bool eights = false;         // rows could go by eights
 };
 // Whether tiles are expected to take less time than two products by rows.
 bool tiles_pay(const TileShape& shape);
 // Why there can be no tiles; empty: there can.
 std::string why_not_tiles(std::int64_t rows, std::int64_t cols);
 
+enum class Orientation { forward, adjoint };
+
 template <class T>
 class TileStorage {
   public:
-    // 2^exponent a, rounded to T.
-    TileStorage(const CsrMatrix& a, int exponent, InstructionSet set, Narrowing narrowing);
+    // 2^exponent A or its transpose, rounded to T.
+    TileStorage(const CsrMatrix& a, Orientation orientation, int exponent, InstructionSet set, Narrowing narrowing);
 
     struct Scratch {
         HostBuffer<T> sums;                 // of a panel, for each thread
         HostBuffer<Compensated<T>> totals;  // of the sums that are cut
     };
-    // y <- a A x + b y
-    void apply(double a, const T* x, double b, T* y, Scratch& scratch, NormPartials* norm) const { run(rows_, cols_, a, x, b, y, scratch, norm); }
-    // y <- a A^T x + b y
-    void apply_adjoint(double a, const T* x, double b, T* y, Scratch& scratch, NormPartials* norm) const { run(cols_, rows_, a, x, b, y, scratch, norm); }
+    // y <- a A x + b y, A as it is stored
+    void apply(double a, const T* x, double b, T* y, Scratch& scratch, NormPartials* norm) const;
 
+    // Of its arrays.
     std::int64_t bytes() const;
-    // Such as "64 x 64 tiles, values exact in fp32".
+    // Of a scratch that serves some of them.
+    static std::int64_t scratch_bytes(std::int64_t totals);
+    std::int64_t totals() const { return totals_; }
+    // Such as "64 x 31 tiles, values exact in fp32".
     std::string words() const;
 
   private:
-    // The sum of a hot row or column goes into its total before an entry is added.
+    // The sum of a hot row goes into its total before an entry is added.
     struct Cut {
         std::int64_t entry;
         std::int32_t place;  // in hot
     };
     struct Panel {
         std::int64_t first_total = 0;
-        std::vector<std::uint16_t> hot;  // rows or columns with a total, from the panel's first
+        std::vector<std::int32_t> hot;  // rows with a total, from the panel's first
         std::vector<Cut> cuts;
     };
-    // Rows, or columns.
-    struct Side {
-        std::vector<std::int64_t> firsts;  // of the panels, and the end
-        std::vector<Panel> panels;
-        std::int64_t totals = 0;
-        bool by_rows = false;  // its sums are those of rows
-        std::int64_t count() const { return static_cast<std::int64_t>(panels.size()); }
-    };
+    std::int64_t panels() const { return static_cast<std::int64_t>(panels_.size()); }
 
-    void make_tiles(const CsrMatrix& a, int exponent, bool exact);
-    void find_cuts(Side& side, const Side& other) const;
-    // f(first entry, end, panel of the other side) of the tiles of a panel, in their order.
-    template <class F>
-    void for_each_tile(const Side& side, const Side& other, std::int64_t panel, const F& f) const;
-    void run(const Side& side, const Side& other, double a, const T* x, double b, T* y, Scratch& scratch, NormPartials* norm) const;
+    template <class Put>
+    void place_rows(const CsrMatrix& a, const Put& put);
+    template <class Put>
+    void place_columns(const CsrMatrix& a, const Put& put);
+    void find_cuts();
 
     InstructionSet set_ = InstructionSet::portable;
-    std::int64_t nnz_ = 0;
-    Side rows_;
-    Side cols_;
-    std::vector<std::int64_t> tiles_;  // where the entries of each begin, those of the same rows one after the other, and the end
-    HostBuffer<std::uint32_t> places_;  // row and column in the tile, 16 bits each
+    std::int64_t slices_ = 0;
+    std::vector<std::int64_t> firsts_;  // rows of the panels, and the end
+    std::vector<Panel> panels_;
+    std::int64_t totals_ = 0;
+    std::vector<std::int64_t> tiles_;   // where the entries of each begin, those of a panel one after the other, and the end
+    HostBuffer<std::uint32_t> places_;  // row in the panel above, column in the slice below
     HostBuffer<T> values_;
     HostBuffer<float> short_values_;  // in their place where all are exact
 };

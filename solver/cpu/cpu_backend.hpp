@@ -2,6 +2,7 @@
 #pragma once
 
 #include <algorithm>
+#include <chrono>
 #include <cmath>
 #include <cstddef>
 #include <cstring>
@@ -16,6 +17,7 @@
 #include "operator/matrix_operator.hpp"
 #include "operator/pairwise_sum.hpp"
 #include "operator/stacked_operator.hpp"
+#include "solver/cpu/team_choice.hpp"
 #include "solver/power_of_two.hpp"
 #include "solver/recurrence.hpp"
 #include "solver/transform.hpp"
@@ -65,7 +67,10 @@ class CpuBackend {
         preconditioner_workspace_ = k.make_workspace(nullptr);
     }
     // Threads that stay together through run(); 0: each loop has its own. What runs in between must not open parallel regions: they would get one thread.
-    void set_team(int threads) { team_ = threads; }
+    void set_team(int threads) {
+        team_ = threads;
+        choice_ = cpu::TeamChoice(threads);
+    }
     bool preconditioned() const { return preconditioner_ != nullptr; }
     std::int64_t rows() const { return current().rows(); }
     std::int64_t cols() const { return base_.cols(); }
@@ -268,12 +273,21 @@ class CpuBackend {
     template <class Method, class Poll>
     Progress run(const typename Method::Vectors& w, typename Method::Recurrence* r, const Anchors<T>& anchors, Entry entry, bool /*watched*/, Poll&& poll) {
         cpu::Team::run(team_, [&] {
+            cpu::Team::use(choice_.threads());
+            choice_.interrupt();
             if (entry == Entry::start) Method::start(*this, w, r, anchors);
             for (;;) {
                 const int code = poll(r->progress, ring());
                 if (code != kGoOn) r->finish(Method::Recurrence::host_stop, nullptr, code);
                 if (r->progress.finished) return;
+                if (choice_.settled()) {
+                    Method::iterate(*this, w, r, anchors);
+                    continue;
+                }
+                const auto begin = std::chrono::steady_clock::now();
                 Method::iterate(*this, w, r, anchors);
+                choice_.took(std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count());
+                cpu::Team::use(choice_.threads());
             }
         });
         return r->progress;
@@ -314,6 +328,7 @@ class CpuBackend {
 
     const LinearOperator<T>& base_;
     int team_ = 0;
+    cpu::TeamChoice choice_;
     std::shared_ptr<const MatrixOrder> order_;
     std::unique_ptr<Workspace> workspace_;
     const LinearOperator<T>* stack_ = nullptr;
