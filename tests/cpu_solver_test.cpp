@@ -225,6 +225,21 @@ TEST_CASE("transform: problem forms against dense answers") {
 TEST_CASE("transform: weights") {
     suite_weights_are_a_weighted_matrix(on_cpu());
 }
+TEST_CASE("transform: its sizes are those of all rows, and a column is doubled 60 times at most") {
+    const Matrix a = diagonal({1, std::ldexp(1.0, -80), 0.25});
+    PrepareOptions options = on_cpu();
+    options.scale = Scaling::columns;
+    const Transform columns = make_transform(a, options);
+    CHECK(columns.column_scale == Vector{1, std::ldexp(1.0, 60), 4});
+    CHECK(columns.max_abs == 1);
+    options.scale = Scaling::none;
+    options.regulariser = diagonal({1, 2, 3});
+    options.regulariser_weight = 1e6;
+    const Transform regularised = make_transform(a, options);
+    CHECK(regularised.max_abs == 3e6);
+    CHECK(regularised.claim_frobenius == doctest::Approx(1e6 * std::sqrt(14.0)));
+    CHECK(regularised.data_frobenius == doctest::Approx(std::sqrt(1.0625)));
+}
 TEST_CASE("transform: scaled columns") {
     suite_scaled_columns(on_cpu());
 }
@@ -472,6 +487,32 @@ TEST_CASE("solver: a user's operator") {
                       2e-5 * rough_t.stacked * rough_t.r_damped +
                           16 * kEps32 * rough_t.stacked * (rough_t.stacked * (rough_t.x + rough_t.dx) + rough_t.b));
             }
+        }
+    }
+}
+
+// CGLS and CG take the largest gain that they have met for the norm of a user's operator: never above it, near it in the end.
+TEST_CASE("solver: what stands for the norm of a user's operator grows up to it") {
+    for (const Method method : {Method::cgls, Method::cg}) {
+        const Matrix a = method == Method::cg ? spd_matrix() : tall_matrix();
+        const Vector b = random_vector(a->rows(), 433);
+        for (const double damp : {0.0, 0.4}) {
+            if (method == Method::cg && damp > 0) continue;
+            CAPTURE(word(method));
+            CAPTURE(damp);
+            SolveOptions options = with_method(method, 1e-10);
+            options.damp = damp;
+            UserOperator<double> user(a);
+            Recorder recorder;
+            solve_operator(user, b, options, {}, &recorder);
+            const double norm_of_a = dense_solution(*a, b, damp).sigma_max;
+            double before = 0;
+            for (const IterationRecord& record : recorder.all) {
+                CHECK(record.a_norm >= before);
+                CHECK(record.a_norm <= norm_of_a * (1 + 1e-12));
+                before = record.a_norm;
+            }
+            CHECK(before >= 0.9 * norm_of_a);
         }
     }
 }
