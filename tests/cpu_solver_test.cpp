@@ -225,6 +225,29 @@ TEST_CASE("transform: problem forms against dense answers") {
 TEST_CASE("transform: weights") {
     suite_weights_are_a_weighted_matrix(on_cpu());
 }
+TEST_CASE("transform: its sizes are those of all rows, and a column is doubled 60 times at most") {
+    const Matrix a = diagonal({1, std::ldexp(1.0, -80), 0.25});
+    PrepareOptions options = on_cpu();
+    options.scale = Scaling::columns;
+    const Transform columns = make_transform(a, options);
+    CHECK(columns.column_scale == Vector{1, std::ldexp(1.0, 60), 4});
+    CHECK(columns.max_abs == 1);
+    options.scale = Scaling::none;
+    options.regulariser = diagonal({1, 2, 3});
+    options.regulariser_weight = 1e6;
+    const Transform regularised = make_transform(a, options);
+    CHECK(regularised.max_abs == 3e6);
+    CHECK(regularised.claim_frobenius == doctest::Approx(1e6 * std::sqrt(14.0)));
+    CHECK(regularised.data_frobenius == doctest::Approx(std::sqrt(1.0625)));
+    options.regulariser_weight = 1e200;  // beside which squares of entries of A vanish, and whose own would overflow
+    CHECK(make_transform(a, options).claim_frobenius == doctest::Approx(1e200 * std::sqrt(14.0)));
+    // Rows are evened out as they are weighted.
+    PrepareOptions rows = on_cpu();
+    rows.scale = Scaling::rows;
+    const Vector weights{16, 1};
+    rows.weights = weights;
+    CHECK(make_transform(diagonal({1, 1}), rows).row_scale == Vector{4, 4});
+}
 TEST_CASE("transform: scaled columns") {
     suite_scaled_columns(on_cpu());
 }
@@ -471,6 +494,38 @@ TEST_CASE("solver: a user's operator") {
                 CHECK(rough_t.ar <=
                       2e-5 * rough_t.stacked * rough_t.r_damped +
                           16 * kEps32 * rough_t.stacked * (rough_t.stacked * (rough_t.x + rough_t.dx) + rough_t.b));
+            }
+        }
+    }
+}
+
+// CGLS and CG take the largest gain that they have met along a direction for the norm of a user's operator: ||A p|| / ||p||, p^T A p / ||p||^2.
+TEST_CASE("solver: what stands for the norm of a user's operator is the largest gain so far") {
+    for (const Method method : {Method::cgls, Method::cg}) {
+        const Matrix a = method == Method::cg ? spd_matrix() : tall_matrix();
+        const Vector b = random_vector(a->rows(), 433);
+        for (const double damp : {0.0, 0.4}) {
+            if (method == Method::cg && damp > 0) continue;
+            CAPTURE(word(method));
+            CAPTURE(damp);
+            SolveOptions options = exactly(method, 6);
+            options.damp = damp;
+            UserOperator<double> user(a);
+            Recorder recorder;
+            solve_operator(user, b, options, {}, &recorder);
+            REQUIRE(recorder.all.size() == 6);
+            DenseVector before = DenseVector::Zero(a->cols());
+            long double largest = 0;
+            for (const IterationRecord& record : recorder.all) {
+                options.max_iterations = record.iteration;
+                const DenseVector x = dense(solve_operator(user, b, options).x);
+                const DenseVector step = x - before;
+                const DenseVector image = dense(*a) * step;
+                const long double gain = method == Method::cg ? step.dot(image) / step.squaredNorm()
+                                                              : std::sqrt(image.squaredNorm() / step.squaredNorm() + damp * damp);
+                largest = std::max(largest, gain);
+                before = x;
+                check_within(record.a_norm, static_cast<double>(largest), 1e-9 * static_cast<double>(largest), "the norm");
             }
         }
     }

@@ -59,15 +59,20 @@ TEST_CASE("csr matrix: from rows and columns and coordinates alike") {
 }
 
 TEST_CASE("csr matrix: duplicates are added in the order given") {
-    // (1e16 + 1) - 1e16 is 0 or 1 by the order of the additions.
-    std::vector<std::int64_t> rows(200, 0), cols(200);
-    std::vector<double> values(200, 0.5);
-    for (std::size_t k = 0; k < 200; ++k) cols[k] = static_cast<std::int64_t>(k % 50);
-    cols[10] = cols[20] = cols[30] = 49;
-    values[10] = 1e16, values[20] = 1, values[30] = -1e16;
-    const CsrMatrix a = CsrMatrix::from_coo(1, 50, rows, cols, values);
-    const double expected = (((1e16 + 1) - 1e16) + 0.5) + 0.5 + 0.5 + 0.5;
-    CHECK(a.values()[a.nnz() - 1] == expected);
+    // (1 + 1e16) - 1e16 is 0, (-1e16 + 1e16) + 1 is 1.
+    for (const std::size_t size : {31, 200}) {  // short rows are sorted in another way
+        std::vector<std::int64_t> rows(size, 0), cols(size);
+        std::vector<double> values(size, 0.5);
+        double expected = (1 + 1e16) - 1e16;
+        for (std::size_t k = 0; k < size; ++k) {
+            cols[k] = static_cast<std::int64_t>(k % 50);
+            if (cols[k] == 49) expected += 0.5;
+        }
+        cols[10] = cols[20] = cols[30] = 49;
+        values[10] = 1, values[20] = 1e16, values[30] = -1e16;
+        const CsrMatrix a = CsrMatrix::from_coo(1, 50, rows, cols, values);
+        CHECK(a.values()[a.nnz() - 1] == expected);
+    }
 }
 
 TEST_CASE("csr matrix: the transpose of the transpose is the matrix") {
@@ -107,6 +112,9 @@ TEST_CASE("csr matrix: what is wrong is refused in words") {
     const std::vector<double> one{1};
     CHECK(words([&] { CsrMatrix::from_coo(2, 2, five, zero, one); }) == "matrix: row index 5 at entry 0 is outside 0..1");
     CHECK(words([&] { CsrMatrix::from_coo(2, 2, zero, five, one); }) == "matrix: column index 5 at entry 0 is outside 0..1");
+    const std::vector<std::int64_t> two{2};  // the first that is one too large
+    CHECK(words([&] { CsrMatrix::from_coo(2, 2, two, zero, one); }) == "matrix: row index 2 at entry 0 is outside 0..1");
+    CHECK(words([&] { CsrMatrix::from_coo(2, 2, zero, two, one); }) == "matrix: column index 2 at entry 0 is outside 0..1");
     CHECK(words([&] { CsrMatrix::from_coo(2, 2, zero, zero, {}); }) == "matrix: 1 row indices, 1 column indices and 0 values");
 }
 

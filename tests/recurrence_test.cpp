@@ -266,11 +266,32 @@ TEST_CASE("recurrence: stop tests at machine precision") {
     e.ar_norm = 0.09 * kEps64 * e.r_norm;
     CHECK(code_of(rules, e) == Status::least_squares_eps);
     rules.floor = 1;
+    // btol is raised beside an atol that is not.
+    rules.atol = 1e-6;
+    e = far_from_done();
+    e.x_norm = 1e-10;
+    e.r_norm = 1.3 * kEps64;
+    CHECK(code_of(rules, e) == Status::compatible_eps);
+    rules.atol = 0;
     // One tolerance above eps does not lend itself to the other.
     rules.btol = 1e-6;
     e = far_from_done();
     e.ar_norm = 1e-7 * e.r_norm;
     CHECK(raw_code(rules, e) == kGoOn);
+    // With a linear term ||r|| tells nothing: the gradient's bound, or its rounding.
+    rules = rules_of_one();
+    rules.only_gradient = true;
+    rules.ar_bound = 1e-3;
+    e = far_from_done();
+    e.r_norm = 0;
+    CHECK(raw_code(rules, e) == kGoOn);
+    e.ar_norm = 1e-3;
+    CHECK(code_of(rules, e) == Status::least_squares);
+    rules.ar_bound = 0;
+    CHECK(raw_code(rules, e) == kGoOn);
+    e = far_from_done();
+    e.ar_norm = 0.9 * kEps64 * e.r_norm;
+    CHECK(code_of(rules, e) == Status::least_squares_eps);
     // In fp32 a tolerance of 1e-8 is below eps.
     rules = rules_of_one();
     rules.eps = kEps32;

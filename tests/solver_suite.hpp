@@ -650,8 +650,8 @@ inline void suite_records(const PrepareOptions& base) {
                     }
                     // ||A||_F as the bidiagonalisation has seen it: that of B, with a row of lambda for each column, or of the stack's.
                     if (method != Method::cgls) {
-                        double squares = damp > 0 && !warm ? static_cast<double>(records.size()) * square(damp) : 0.0;
-                        for (const IterationRecord& record : records) squares += square(record.alpha) + square(record.beta);
+                        double squares = damp > 0 && !warm ? static_cast<double>(records.size()) * damp * damp : 0.0;
+                        for (const IterationRecord& record : records) squares += record.alpha * record.alpha + record.beta * record.beta;
                         check_within(answer.result.norms.a_estimated, std::sqrt(squares), norm_rounding(a->cols()) * std::sqrt(squares), "||B||_F");
                     }
                     CHECK(records.back().r_norm == answer.result.norms.r_estimated);
@@ -698,10 +698,36 @@ inline void suite_estimates(const PrepareOptions& base) {
     }
 }
 
-// The condition estimate of LSMR and LSQR is below the condition, and near it once the whole space is seen.
+// The condition estimate of LSMR and LSQR is below the condition, and near it once the whole space is seen: the extremes of the diagonal of R-bar, where
+// Q R = [B; lambda I] and Q-bar R-bar = R^T.
 inline void suite_condition_estimate(const PrepareOptions& base) {
     Vector d(50);
     for (std::size_t i = 0; i < d.size(); ++i) d[i] = static_cast<double>(i + 1);
+    for (const Method method : {Method::lsmr, Method::lsqr}) {
+        for (const double damp : {0.0, 3.0}) {
+            CAPTURE(word(method));
+            CAPTURE(damp);
+            SolveOptions options = with_method(method, 0);
+            options.damp = damp;
+            options.max_iterations = 12;
+            Recorder recorder;
+            solve(base, diagonal(d), random_vector(50, 191), options, std::nullopt, &recorder);
+            REQUIRE(recorder.all.size() == 12);
+            DenseMatrix b = DenseMatrix::Zero(13 + 12, 12);
+            for (Eigen::Index k = 0; k < 12; ++k) {
+                const IterationRecord& record = recorder.all[static_cast<std::size_t>(k)];
+                b(k, k) = record.alpha;
+                b(k + 1, k) = record.beta;
+                b(13 + k, k) = damp;
+                const Eigen::Index n = k + 1;
+                const DenseMatrix r = Eigen::HouseholderQR<DenseMatrix>(b.leftCols(n)).matrixQR().topRows(n).triangularView<Eigen::Upper>();
+                const DenseMatrix r_bar = Eigen::HouseholderQR<DenseMatrix>(r.transpose()).matrixQR();
+                const auto sizes = r_bar.diagonal().cwiseAbs();
+                const auto cond = static_cast<double>(sizes.maxCoeff() / sizes.minCoeff());
+                check_within(record.cond, cond, 1e-10 * cond, "estimate of cond(A)");
+            }
+        }
+    }
     for (const Method method : {Method::lsmr, Method::lsqr}) {
         const Answer answer = solve(base, diagonal(d), Vector(50, 1.0), with_method(method, 1e-12));
         CHECK(answer.result.norms.cond_estimate <= 50 * (1 + 1e-10));
