@@ -33,23 +33,24 @@ struct Length {
     double value;
     double inverse;  // 0 where the length is 0 or not finite
 };
-LSMR_HD_SELDOM inline Length extreme_length_of(double square) {
-    const double root = std::sqrt(square);
-    return {root, square > 0 && is_finite(square) ? 1.0 / root : 0.0};
-}
 // The root of a sum of squares.
 LSMR_HD inline Length length_of(double square) {
 #ifdef __CUDA_ARCH__
-    if (!is_moderate(square)) return extreme_length_of(square);
+    // Without a branch, of which an iteration would have many. Numbers that are not normal, 0 and infinity among them, stay as they are.
+    constexpr unsigned kLeast = 1u << 20;
+    constexpr unsigned kMost = 0x7ffu << 20;
+    const bool normal = static_cast<unsigned>(__double2hiint(square)) - kLeast < kMost - kLeast;
     // To 20 bits, then to all.
     double inverse;
     asm("rsqrt.approx.ftz.f64 %0, %1;" : "=d"(inverse) : "d"(square));
     const double off = fma(square, -(inverse * inverse), 1.0);
     inverse = fma(fma(off, 0.375, 0.5), inverse * off, inverse);
-    const double root = square * inverse;
-    return {fma(0.5 * inverse, fma(-root, root, square), root), inverse};  // a step of Newton's: the product is off by two roundings
+    const double product = square * inverse;
+    const double root = fma(0.5 * inverse, fma(-product, product, square), product);  // a step of Newton's: the product is off by two roundings
+    return {normal ? root : square, normal ? inverse : 0.0};
 #else
-    return extreme_length_of(square);
+    const double root = std::sqrt(square);
+    return {root, square > 0 && is_finite(square) ? 1.0 / root : 0.0};
 #endif
 }
 

@@ -113,14 +113,13 @@ LSMR_HD inline int stop_code(const StopRules& rules, const Estimates& e, StopMem
     // Where a residual is 0 the recurrence has nowhere to go on to.
     if (code != kGoOn && (memory.passed >= rules.passes || e.r_norm == 0 || e.ar_norm == 0)) return code;
 
-    const double ls = e.ar_norm / e.r_norm;
     const bool first = memory.best_compat < 0;
     if (first || e.r_norm < 0.9 * memory.best_compat) {
         memory.best_compat = e.r_norm;
         memory.last_progress = e.iteration;
     }
-    if (first || ls < 0.9 * memory.best_ls) {
-        memory.best_ls = ls;
+    if (first || e.ar_norm < 0.9 * memory.best_ls * e.r_norm) {
+        memory.best_ls = e.ar_norm / e.r_norm;
         memory.last_progress = e.iteration;
     }
     if (e.iteration >= rules.max_iterations) return static_cast<int>(Status::iteration_limit);

@@ -312,7 +312,7 @@ TEST_CASE("cluster plan: taken for some thousand entries, where the device has c
     PersistentLimits limits = kH200;
     limits.cluster_blocks = 8;
     CHECK(plan_of(*a, 8, std::nullopt, limits).blocks <= 8);
-    CHECK(plan_of(*random_sparse(5000, 2000, 8, 702), 8, Crossing::clustered, limits).blocks == 8);
+    CHECK(plan_of(*random_sparse(4000, 1600, 8, 702), 8, Crossing::clustered, limits).blocks == 8);
     limits.cluster_blocks = 0;
     CHECK(plan_of(*a, 8, std::nullopt, limits).crossing == Crossing::mailed);
     CHECK(plan_of(*a, 8, Crossing::clustered, limits).crossing == Crossing::gathered);

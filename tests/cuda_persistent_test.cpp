@@ -286,7 +286,8 @@ TEST_CASE("cuda persistent: the status and the answer of the graph to the end") 
 
 TEST_CASE("cuda persistent: 200 repeats of a solve are bit-identical") {
     LSMR_NEEDS_GPU();
-    for (const Matrix& a : {random_sparse(30000, 12000, 9, 560), random_sparse(20000, 5000, 8, 561), random_sparse(300, 100, 5, 562), random_sparse(3000, 1000, 5, 563), random_sparse(1000, 400, 8, 565)}) {
+    for (const Matrix& a : {random_sparse(30000, 12000, 9, 560), random_sparse(20000, 5000, 8, 561), random_sparse(300, 100, 5, 562), random_sparse(3000, 1000, 5, 563), random_sparse(1000, 400, 8, 565),
+                            random_sparse(120, 50, 5, 566)}) {
         const Vector b = random_vector(a->rows(), 564);
         PreparedProblem problem(a, persistent());
         for (const Method method : kRun) {
@@ -305,7 +306,7 @@ TEST_CASE("cuda persistent: 200 repeats of a solve are bit-identical") {
 
 TEST_CASE("cuda persistent: it stops at the limit, to the iteration, and x is that iteration's") {
     LSMR_NEEDS_GPU();
-    for (const std::int64_t n : {500, 2000, 6000}) {  // one block, a cluster, more blocks
+    for (const std::int64_t n : {200, 2000, 9000}) {  // one block, a cluster, more blocks
         const Matrix a = chain(n);
         const Vector b = random_vector(n, 571);
         for (const Method method : kRun) {
@@ -428,7 +429,7 @@ TEST_CASE("cuda persistent: a time limit and an observer are heard between launc
 TEST_CASE("cuda persistent: a number that is not finite ends the launch, and x stays") {
     LSMR_NEEDS_GPU();
     const CudaContext context;
-    for (const Matrix& a : {random_sparse(20000, 5000, 8, 595), random_sparse(300, 100, 5, 596), random_sparse(1000, 400, 8, 599)}) {
+    for (const Matrix& a : {random_sparse(20000, 5000, 8, 595), random_sparse(300, 100, 5, 596), random_sparse(120, 50, 5, 599)}) {
         const SmallMatrix<double> matrix(*a, 0, context);
         SmallProblem<double> problem(matrix, matrix.plan(persistent_limits(context.device())), context);
         DeviceBuffer<double> u(context, a->rows());

@@ -11,6 +11,7 @@
 // after reading r and all sums before; who writes the next holds that sum of all blocks.
 #include "solver/cgls.hpp"
 #include "solver/cuda/persistent_block.cuh"
+#include "solver/cuda/persistent_cluster.cuh"
 #include "solver/cuda/persistent_kernel.hpp"
 #include "solver/cuda/persistent_mail.cuh"
 #include "solver/cuda/persistent_slice.cuh"
@@ -44,6 +45,7 @@ __global__ void __launch_bounds__(kPersistentThreads, 1)
                            CglsRecurrence<T>* global_recurrence, Progress* progress, int iterations, std::uint64_t tag) {
     using R = CglsRecurrence<T>;
     constexpr bool kAlone = kCrossing == Crossing::none;
+    constexpr bool kClustered = kCrossing == Crossing::clustered;
     constexpr bool kGathered = kCrossing == Crossing::gathered;
     constexpr bool kMailed = kCrossing == Crossing::mailed;
     extern __shared__ __align__(16) unsigned char shared[];
@@ -62,9 +64,10 @@ __global__ void __launch_bounds__(kPersistentThreads, 1)
     __syncthreads();
     if (recurrence.progress.finished || iterations == 0) return;
 
-    using Part = std::conditional_t<kMailed, MailPart<T>, SlicePart<T>>;
+    using Part = std::conditional_t<kMailed, MailPart<T>, std::conditional_t<kClustered, ClusterPart<T>, SlicePart<T>>>;
     const Part part = [&] {
         if constexpr (kMailed) return MailPart<T>(problem.mail, shared);
+        else if constexpr (kClustered) return ClusterPart<T>(problem, shared);
         else return SlicePart<T>(problem, shared);
     }();
     const auto& forward = part.forward;
@@ -94,6 +97,7 @@ __global__ void __launch_bounds__(kPersistentThreads, 1)
         if (blockIdx.x != 0) recurrence.ring = {&handed.unread, 1};
     }
     __syncthreads();
+    if constexpr (kClustered) cluster_wait();
 
     if (makes_products) {
         // Constants are read where they are used: held over the products they would take registers from these.
@@ -113,12 +117,16 @@ __global__ void __launch_bounds__(kPersistentThreads, 1)
             }
             if constexpr (!kGathered) sync(products, kProductThreads);
             if constexpr (kMailed) part.send_columns(p, product_thread);
+            if constexpr (kClustered) part.v.send(product_thread, true, [&](int j) { return p[j]; }, [](int, T) {});
             handed.p_squares.put(product_thread, p_squares[0]);
             arrive(p_written, kBoth);
 
             // q <- A p
             if constexpr (kAlone) {
                 own_products(forward, p, row_dots, product_thread);
+            } else if constexpr (kClustered) {
+                part.v.receive(k, product_thread);
+                own_products(forward, part.v.values, row_dots, product_thread);
             } else if constexpr (kGathered) {
                 forward.multiply(CrossingVector<T>{adjoint.received(), pass_tag}, row_dots, product_thread);
             } else {
@@ -153,6 +161,7 @@ __global__ void __launch_bounds__(kPersistentThreads, 1)
             }
             if constexpr (!kGathered) sync(products, kProductThreads);
             if constexpr (kMailed) part.send_rows(r, product_thread);
+            if constexpr (kClustered) part.u.send(product_thread, true, [&](int i) { return r[i]; }, [](int, T) {});
             const double lambda2 = square(recurrence.lambda);
             double x_squares[2] = {0, 0};
 #pragma unroll 1
@@ -165,6 +174,9 @@ __global__ void __launch_bounds__(kPersistentThreads, 1)
             // s <- A^T r - lambda^2 (x - c), which s holds
             if constexpr (kAlone) {
                 own_products(adjoint, r, col_dots, product_thread);
+            } else if constexpr (kClustered) {
+                part.u.receive(k, product_thread);
+                own_products(adjoint, part.u.values, col_dots, product_thread);
             } else if constexpr (kGathered) {
                 adjoint.multiply(CrossingVector<T>{forward.received(), pass_tag}, col_dots, product_thread);
             } else {
@@ -187,21 +199,31 @@ __global__ void __launch_bounds__(kPersistentThreads, 1)
         }
     } else if (warp == 0) {
         // Makes the block's sum known, and adds those of all blocks.
-        const auto announce = [&](TaggedSum* list, double sum, std::uint64_t with) {
-            if constexpr (!kAlone) publish(list, sum, with);
+        constexpr int p_sum = x_sum;
+        constexpr int from_center_sum = x_sum + 1;
+        const auto list = [&](int which) {
+            TaggedSum* const x_list = problem.x_sums + (which - x_sum) * kReplicas * kMostPersistentBlocks;
+            return which == u_sum ? problem.u_sums : which == v_sum ? problem.v_sums : which == r_sum ? problem.r_sums : which == closing_sum ? problem.closing_sums : x_list;
         };
-        const auto total = [&](const TaggedSum* list, double sum, std::uint64_t with) { return kAlone ? sum : collect(list, with); };
         for (int k = 0; k < iterations; ++k) {
             const std::uint64_t pass_tag = tag + static_cast<std::uint64_t>(k);
+            const auto announce = [&](int which, double sum) {
+                if constexpr (kClustered) part.publish(which, sum);
+                else if constexpr (!kAlone) publish(list(which), sum, pass_tag);
+            };
+            const auto total = [&](int which, double sum) {
+                if constexpr (kClustered) return part.collect(which, k);
+                else return kAlone ? sum : collect(list(which), pass_tag);
+            };
             sync(p_written, kBoth);
             double p2 = handed.p_squares.sum();
-            announce(problem.x_sums, p2, pass_tag);
+            announce(p_sum, p2);
             sync(q_written, kBoth);
             double q2 = handed.q_squares.sum();
-            announce(problem.u_sums, q2, pass_tag);
-            if constexpr (!kAlone) let_sums_cross();
-            q2 = total(problem.u_sums, q2, pass_tag);
-            p2 = total(problem.x_sums, p2, pass_tag);
+            announce(u_sum, q2);
+            if constexpr (kGathered || kMailed) let_sums_cross();
+            q2 = total(u_sum, q2);
+            p2 = total(p_sum, p2);
             if (lane == 0) {
                 const double sums[2] = {q2, p2};
                 recurrence.finish(R::after_forward, sums, kGoOn);
@@ -215,23 +237,23 @@ __global__ void __launch_bounds__(kPersistentThreads, 1)
             double r2 = handed.r_squares.sum();
             double x2 = handed.x_squares.sum();
             double from_center2 = handed.from_center_squares.sum();
-            announce(problem.r_sums, r2, pass_tag);
-            announce(problem.closing_sums, x2, pass_tag);
-            announce(problem.x_sums + kReplicas * kMostPersistentBlocks, from_center2, pass_tag);
+            announce(r_sum, r2);
+            announce(closing_sum, x2);
+            announce(from_center_sum, from_center2);
             sync(s_written, kBoth);
             double s2 = handed.s_squares.sum();
-            announce(problem.v_sums, s2, pass_tag);
-            if constexpr (!kAlone) let_sums_cross();
-            s2 = total(problem.v_sums, s2, pass_tag);
+            announce(v_sum, s2);
+            if constexpr (kGathered || kMailed) let_sums_cross();
+            s2 = total(v_sum, s2);
             if (k + 1 < iterations) {
                 // As the recurrence will have it.
                 if (lane == 0) handed.direction = {static_cast<T>(s2 / recurrence.gamma), true};
                 __syncwarp();
                 arrive(direction_known, kBoth);
             }
-            r2 = total(problem.r_sums, r2, pass_tag);
-            x2 = total(problem.closing_sums, x2, pass_tag);
-            from_center2 = total(problem.x_sums + kReplicas * kMostPersistentBlocks, from_center2, pass_tag);
+            r2 = total(r_sum, r2);
+            x2 = total(closing_sum, x2);
+            from_center2 = total(from_center_sum, from_center2);
             if (lane == 0) {
                 const double sums[4] = {s2, r2, x2, from_center2};
                 recurrence.finish(R::after_adjoint, sums, kGoOn);
@@ -248,6 +270,7 @@ __global__ void __launch_bounds__(kPersistentThreads, 1)
         vectors.step[0][at] = s[j];
         vectors.step[1][at] = x[j];
     }
+    if constexpr (kClustered) leave_cluster();
     leave(recurrence, global_recurrence, progress);
 }
 
@@ -255,7 +278,7 @@ template <class T>
 auto* kernel_of(Crossing crossing) {
     switch (crossing) {
         case Crossing::none: return &persistent_cgls_kernel<T, Crossing::none>;
-        case Crossing::clustered:  // its blocks share no memory here
+        case Crossing::clustered: return &persistent_cgls_kernel<T, Crossing::clustered>;
         case Crossing::gathered: return &persistent_cgls_kernel<T, Crossing::gathered>;
         default: return &persistent_cgls_kernel<T, Crossing::mailed>;
     }
@@ -265,12 +288,14 @@ auto* kernel_of(Crossing crossing) {
 
 template <class T>
 void prepare_persistent_cgls(const PersistentProblem<T>& problem) {
-    allow_shared(reinterpret_cast<const void*>(kernel_of<T>(problem.crossing)), static_cast<int>(problem.shared_bytes));
+    const auto kernel = reinterpret_cast<const void*>(kernel_of<T>(problem.crossing));
+    allow_shared(kernel, static_cast<int>(problem.shared_bytes));
+    if (problem.crossing == Crossing::clustered) allow_cluster(kernel);
 }
 template <class T>
 void launch_persistent(const PersistentProblem<T>& problem, const PersistentVectors<T>& vectors, CglsRecurrence<T>* r, Progress* progress, int iterations,
                        std::uint64_t tag, cudaStream_t stream) {
-    launch_together(reinterpret_cast<const void*>(kernel_of<T>(problem.crossing)), problem, vectors, r, progress, iterations, tag, stream);
+    launch(reinterpret_cast<const void*>(kernel_of<T>(problem.crossing)), problem, vectors, r, progress, iterations, tag, stream);
 }
 
 #define LSMR_INSTANTIATE(T)                                                  \

@@ -119,10 +119,11 @@ struct ClusterPart : SlicePart<T> {
         if (thread == 0) {
             u.begin();
             v.begin();
-            for (ClusterSum* const sum : {&exchange.u_sum, &exchange.v_sum, &exchange.x_sums[0], &exchange.x_sums[1]}) {
-                for (double& part : sum->parts) part = 0;
-                barrier_init(&sum->come);
-                barrier_expect(&sum->come, sum_bytes());
+#pragma unroll 1
+            for (ClusterSum& sum : exchange.sums) {
+                for (double& part : sum.parts) part = 0;
+                barrier_init(&sum.come);
+                barrier_expect(&sum.come, sum_bytes());
             }
         }
         __syncwarp();
@@ -130,19 +131,19 @@ struct ClusterPart : SlicePart<T> {
         SlicePart<T>::load(thread);
     }
     // By one whole warp each: the block's part of a sum to all blocks, and the sum of all, once all parts are there. Passes count from 0.
-    __device__ void publish(ClusterSum& sum, double own) const {
+    __device__ void publish(int which, double own) const {
+        ClusterSum& sum = exchange.sums[which];
         const int lane = static_cast<int>(threadIdx.x) % 32;
         if (lane >= static_cast<int>(gridDim.x)) return;
         store_into(in_block(shared_address(sum.parts + blockIdx.x), lane), own, in_block(shared_address(&sum.come), lane));
     }
-    __device__ double collect(ClusterSum& sum, int pass) const {
+    __device__ double collect(int which, int pass) const {
+        ClusterSum& sum = exchange.sums[which];
         wait_for_cluster(&sum.come, pass);
         __syncwarp();
         if (threadIdx.x % 32 == 0) barrier_expect(&sum.come, sum_bytes());
         return sum_of(sum.parts);
     }
-    __device__ void publish_x(double own, int pass) const { publish(exchange.x_sums[pass & 1], own); }
-    __device__ double collect_x(int pass) const { return collect(exchange.x_sums[pass & 1], pass / 2); }
 
   private:
     static __device__ std::uint32_t sum_bytes() { return gridDim.x * static_cast<std::uint32_t>(sizeof(double)); }
@@ -186,6 +187,13 @@ void launch_cluster(const void* kernel, PersistentProblem<T> problem, Persistent
     void* arguments[] = {&problem, &vectors, &r, &progress, &iterations, &tag};
     const ClusterLaunch launch(problem.blocks, problem.shared_bytes, stream);
     LSMR_CHECK(cudaLaunchKernelExC(&launch.config, kernel, arguments));
+}
+// As the problem says.
+template <class T, class R>
+void launch(const void* kernel, const PersistentProblem<T>& problem, const PersistentVectors<T>& vectors, R* r, Progress* progress, int iterations,
+            std::uint64_t tag, cudaStream_t stream) {
+    const auto by = problem.crossing == Crossing::clustered ? launch_cluster<T, R> : launch_together<T, R>;
+    by(kernel, problem, vectors, r, progress, iterations, tag, stream);
 }
 
 }  // namespace lsmr::cuda

@@ -12,8 +12,8 @@
 // u-hat and v-hat (Packet) as well as sums (TaggedSum). Who gathers one reads it until the tag is right, so that it has crossed as soon as it
 // can be read, without a fence; the sums cross meanwhile. A place is written again only when all have read it, for then the writer holds a
 // sum of all blocks to which each could add only after reading: u-hat and its sums before the sums of v-hat, these before the next sums of
-// u-hat. Sums of x are read beside all this, before the sums of the next u-hat but one: they have two places in turn.
-// A single block gathers from its own shared memory. Where values are mailed (solver/cuda/mail.hpp, persistent_mail.cuh) no one gathers from L2:
+// u-hat. Sums of x are read beside all this, before the sums of the next u-hat are: they have two places in turn.
+// A single block gathers from its own shared memory; so do the blocks of a cluster, into which the others write (persistent_cluster.cuh). Where values are mailed (solver/cuda/mail.hpp, persistent_mail.cuh) no one gathers from L2:
 // the products of stage A begin with v-hat as it comes, those of stage B with what the rows' owners made of u-hat; their tag is a bit.
 #include "solver/cuda/persistent_block.cuh"
 #include "solver/cuda/persistent_cluster.cuh"
@@ -31,7 +31,8 @@ enum Barrier {
     u_written = 3,  // the block's u-hat: products arrive, the first warp syncs
     v_known,        // the same of v-hat, A^T and the step's coefficients, and whether the recurrence has failed
     v_written,
-    x_written,   // the squares of x: products arrive, the recurrence syncs
+    x_written,   // the squares of x: products arrive, the first warp syncs
+    x_known,     // ||x|| of the pass before: the first warp arrives, the recurrence syncs
     sums_known,  // ||u-hat||, ||v-hat|| of the pass before: the first warp arrives, the recurrence syncs
     products,    // what the product warps wrote, where they read it themselves
 };
@@ -63,7 +64,7 @@ struct Handed {
     bool failed;                         // the recurrence, before the step
     bool stopped[2];                     // the recurrence, by its tests; for even and for odd passes
     int passes;                          // that are kept
-    double u2, v2;                       // of the exchanges, for the recurrence
+    double u2, v2, x2;                   // of the exchanges, for the recurrence
     T u_product, u_vector;               // coefficients: u-hat <- product A v-hat + vector u-hat
     T v_product, v_vector;
     PartialSums u_squares, v_squares, x_squares;
@@ -133,20 +134,6 @@ __global__ void __launch_bounds__(kPersistentThreads, 1)
     }
     __syncthreads();
     if constexpr (kClustered) cluster_wait();
-
-    // ||x||^2 after the update of pass `pass`, by one whole warp: this block's part once it is there, and that of all blocks.
-    const auto x_list = [&](int pass) { return problem.x_sums + (pass & 1) * kReplicas * kMostPersistentBlocks; };
-    const auto own_x_norm2 = [&](int pass) {
-        sync(x_written, kWorkers);
-        const double x2 = handed.x_squares.sum();
-        if constexpr (kClustered) part.publish_x(x2, pass);
-        else if constexpr (!kAlone) publish(x_list(pass), x2, tag + static_cast<std::uint64_t>(pass));
-        return x2;
-    };
-    const auto x_norm2 = [&](int pass, double own) {
-        if constexpr (kClustered) return part.collect_x(pass);
-        else return kAlone ? own : collect(x_list(pass), tag + static_cast<std::uint64_t>(pass));
-    };
 
     if (recurrence.progress.stopped() || iterations == 0) {
         // Nothing but the last update of x.
@@ -254,18 +241,41 @@ __global__ void __launch_bounds__(kPersistentThreads, 1)
         // Its own view of the recurrence.
         const double sigma = recurrence.sigma;
         Length alpha{recurrence.alpha, recurrence.inverse_alpha};
-        for (int k = 0; k < iterations; ++k) {
+        // ||x||^2 after the update of a pass: the block's part leaves before the next u-hat is known, and that of all is there soon after.
+        const auto x_list = [&](int pass) { return problem.x_sums + (pass & 1) * kReplicas * kMostPersistentBlocks; };
+        double own_x2 = 0;
+        const auto send_x_norm2 = [&](int pass) {
+            sync(x_written, kWorkers);
+            own_x2 = handed.x_squares.sum();
+            if constexpr (kClustered) part.publish(x_sum + (pass & 1), own_x2);
+            else if constexpr (!kAlone) publish(x_list(pass), own_x2, tag + static_cast<std::uint64_t>(pass));
+        };
+        const auto hand_x_norm2 = [&](int pass) {
+            double x2 = own_x2;
+            if constexpr (kClustered) x2 = part.collect(x_sum + (pass & 1), pass / 2);
+            else if constexpr (!kAlone) x2 = collect(x_list(pass), tag + static_cast<std::uint64_t>(pass));
+            if (lane == 0) handed.x2 = x2;
+            __syncwarp();
+            arrive(x_known, kTwoWarps);
+        };
+        int k = 0;
+        for (; k < iterations; ++k) {
             const std::uint64_t pass_tag = tag + static_cast<std::uint64_t>(k);
+            if (k > 0) send_x_norm2(k - 1);
             sync(u_known_in(k), kAll);
             if (handed.stopped[k & 1]) break;
+            if constexpr (kAlone || kClustered) {
+                if (k > 0) hand_x_norm2(k - 1);
+            }
             sync(u_written, kWorkers);
             double u2 = handed.u_squares.sum();
             if constexpr (kClustered) {
-                part.publish(part.exchange.u_sum, u2);
-                u2 = part.collect(part.exchange.u_sum, k);
+                part.publish(u_sum, u2);
+                u2 = part.collect(u_sum, k);
             } else if constexpr (!kAlone) {
                 publish(problem.u_sums, u2, pass_tag);
-                let_sums_cross();
+                if (k > 0) hand_x_norm2(k - 1);  // while they cross
+                else let_sums_cross();
                 u2 = collect(problem.u_sums, pass_tag);
             }
             const Length beta = length_of(u2);
@@ -279,8 +289,8 @@ __global__ void __launch_bounds__(kPersistentThreads, 1)
             sync(v_written, kWorkers);
             double v2 = handed.v_squares.sum();
             if constexpr (kClustered) {
-                part.publish(part.exchange.v_sum, v2);
-                v2 = part.collect(part.exchange.v_sum, k);
+                part.publish(v_sum, v2);
+                v2 = part.collect(v_sum, k);
             } else if constexpr (!kAlone) {
                 publish(problem.v_sums, v2, pass_tag + 1);
                 let_sums_cross();
@@ -298,12 +308,15 @@ __global__ void __launch_bounds__(kPersistentThreads, 1)
                 handed.u_vector = static_cast<T>(of_u.vector);
             }
         }
+        if (k > 0 && !handed.failed) {
+            if (k == iterations) send_x_norm2(k - 1);
+            hand_x_norm2(k - 1);
+        }
     } else {
         // Pass k: the recurrence of the pass before, whose sums are known; that of x last.
         // (Where values are mailed no register is left.)
         R& state = kMailed ? recurrence : held(recurrence);
         auto& given = kMailed ? handed : held(handed);
-        double own_x2 = 0;
         const auto up_to_coefficients = [&] {
             sync(sums_known, kTwoWarps);
             if (lane == 0) {
@@ -314,9 +327,10 @@ __global__ void __launch_bounds__(kPersistentThreads, 1)
             }
             __syncwarp();
         };
-        const auto the_rest = [&](int k) {
-            const double x2[1] = {x_norm2(k - 1, own_x2)};
+        const auto the_rest = [&] {
+            sync(x_known, kTwoWarps);
             if (lane == 0) {
+                const double x2[1] = {given.x2};
                 state.finish(R::step_made, x2, kGoOn);
                 state.finish(R::adjoint_estimates, nullptr, kGoOn);
             }
@@ -333,23 +347,25 @@ __global__ void __launch_bounds__(kPersistentThreads, 1)
             }
             __syncwarp();
             arrive(v_known, kAll);
-            if (k > 0) the_rest(k);
+            if (k > 0) the_rest();
             if (failed) break;
             if (lane == 0) given.stopped[(k + 1) & 1] = state.progress.stopped();
             __syncwarp();
             if (k + 1 < iterations) arrive(u_known_in(k + 1), kAll);
-            own_x2 = own_x_norm2(k);
             if (state.progress.stopped()) {
                 // The pass is one too many, but for its step.
                 sync(sums_known, kTwoWarps);
-                const double sums[2] = {0, x_norm2(k, own_x2)};
-                if (lane == 0) state.finish(R::after_forward, sums, kGoOn);
+                sync(x_known, kTwoWarps);
+                if (lane == 0) {
+                    const double sums[2] = {0, given.x2};
+                    state.finish(R::after_forward, sums, kGoOn);
+                }
                 break;
             }
         }
         if (k == iterations) {
             up_to_coefficients();
-            the_rest(k);
+            the_rest();
         }
         if (lane == 0) given.passes = k;
     }
@@ -417,24 +433,15 @@ void prepare_persistent(const PersistentProblem<T>& problem) {
         if (problem.crossing == Crossing::clustered) allow_cluster(kernel);
     }
 }
-namespace {
-template <class T, class R>
-void launch(const PersistentProblem<T>& problem, const PersistentVectors<T>& vectors, R* r, Progress* progress, int iterations, std::uint64_t tag,
-            cudaStream_t stream) {
-    const auto kernel = reinterpret_cast<const void*>(kernel_of<R, T>(problem.crossing));
-    const auto by = problem.crossing == Crossing::clustered ? launch_cluster<T, R> : launch_together<T, R>;
-    by(kernel, problem, vectors, r, progress, iterations, tag, stream);
-}
-}  // namespace
 template <class T>
 void launch_persistent(const PersistentProblem<T>& problem, const PersistentVectors<T>& vectors, LsmrRecurrence<T>* r, Progress* progress, int iterations,
                        std::uint64_t tag, cudaStream_t stream) {
-    launch(problem, vectors, r, progress, iterations, tag, stream);
+    launch(reinterpret_cast<const void*>(kernel_of<LsmrRecurrence<T>, T>(problem.crossing)), problem, vectors, r, progress, iterations, tag, stream);
 }
 template <class T>
 void launch_persistent(const PersistentProblem<T>& problem, const PersistentVectors<T>& vectors, LsqrRecurrence<T>* r, Progress* progress, int iterations,
                        std::uint64_t tag, cudaStream_t stream) {
-    launch(problem, vectors, r, progress, iterations, tag, stream);
+    launch(reinterpret_cast<const void*>(kernel_of<LsqrRecurrence<T>, T>(problem.crossing)), problem, vectors, r, progress, iterations, tag, stream);
 }
 
 #define LSMR_INSTANTIATE(T)                                                                                                                            \

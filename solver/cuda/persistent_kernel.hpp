@@ -73,10 +73,10 @@ struct alignas(16) ClusterSum {
     double parts[kMostClusterBlocks];
     std::uint64_t come;
 };
+// Sums of a pass, as those between blocks without a cluster (PersistentProblem).
+enum ClusterSums { u_sum, v_sum, r_sum, closing_sum, x_sum, kClusterSums = x_sum + 2 };
 struct alignas(16) ClusterExchange {
-    ClusterSum u_sum;
-    ClusterSum v_sum;
-    ClusterSum x_sums[2];  // for even and for odd passes
+    ClusterSum sums[kClusterSums];
     std::uint64_t u_come;
     std::uint64_t v_come;
 };

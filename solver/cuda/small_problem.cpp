@@ -21,9 +21,10 @@ using cuda::kProductThreads;
 // Entries and rows for which a block is added; up to kOneBlock one block does all: then nothing crosses the device.
 constexpr std::int64_t kBlockWork = 1024;
 constexpr std::int64_t kOneBlock = 4096;
-// The same for a cluster, which takes so much at most: each block receives all of both vectors.
-constexpr std::int64_t kClusterBlockWork = 1024;
-constexpr std::int64_t kMostClusterWork = 16'384;
+// The same where the blocks can be a cluster. That takes so much work at most, for each block receives all of both vectors, in half as many bytes in fp32.
+constexpr std::int64_t kClusterBlockWork = 320;
+constexpr std::int64_t kLeastClusterWork = 1280;
+constexpr std::int64_t most_cluster_work(std::int64_t value_bytes) { return value_bytes == 8 ? 24'576 : 32'768; }
 // A row is the work of this many entries: its sum, and its values of vectors.
 constexpr std::int64_t kRowWork = 2;
 // Where a row is longer, its team of threads keeps all others waiting.
@@ -137,11 +138,11 @@ void plan_slices(std::int64_t rows, std::int64_t cols, std::int64_t nnz, std::in
         return;
     }
     plan.device_bytes = nnz * (plan.forward.entry_bytes + plan.adjoint.entry_bytes) + (rows + cols) * 4;
-    if (plan.blocks > 1) {
+    if (plan.crossing == cuda::Crossing::gathered) {
         for (const auto& [side, values] : {std::pair{&plan.forward, rows}, std::pair{&plan.adjoint, cols}}) {
             const std::int64_t bytes = values * 2 * value_bytes;  // each beside its tag
             side->copies = static_cast<int>(std::clamp(kSpreadBytes / std::max<std::int64_t>(bytes, 1), std::int64_t{1}, kMostCopies));
-            if (plan.crossing == cuda::Crossing::gathered) plan.streamed_bytes += side->copies * bytes;
+            plan.streamed_bytes += side->copies * bytes;
             plan.device_bytes += side->copies * bytes;
         }
     }
@@ -216,7 +217,7 @@ SmallPlan plan_small_problem(std::int64_t rows, std::int64_t cols, const std::in
     const auto blocks_for = [work](std::int64_t work_of_block) { return (work + work_of_block - 1) / work_of_block; };
     // A cluster needs values of both vectors to count.
     if (limits.cluster_blocks > 1 && rows > 0 && cols > 0 &&
-        (wanted ? *wanted == cuda::Crossing::clustered : work > kOneBlock && work <= kMostClusterWork)) {
+        (wanted ? *wanted == cuda::Crossing::clustered : work > kLeastClusterWork && work <= most_cluster_work(value_bytes))) {
         SmallPlan clustered = deal_out(std::clamp<std::int64_t>(blocks_for(kClusterBlockWork), 2, limits.cluster_blocks), cuda::Crossing::clustered);
         plan_slices(rows, cols, nnz, value_bytes, limits, clustered);
         if (clustered.impossible.empty()) return clustered;
@@ -369,7 +370,7 @@ void SmallProblem<T>::make_sides(const SmallMatrix<T>& matrix, const SmallPlan& 
     const auto block_rows = bundle.add(plan.forward.block_rows);
     const auto block_cols = bundle.add(plan.adjoint.block_rows);
     arrays_ = bundle.upload(context_);
-    const bool crosses = plan.blocks > 1;
+    const bool crosses = plan.crossing == cuda::Crossing::gathered;
     make_side(matrix.a, plan.forward, block_rows(arrays_), crosses, forward_, problem_.forward);
     make_side(matrix.transpose, plan.adjoint, block_cols(arrays_), crosses, adjoint_, problem_.adjoint);
 }
