@@ -16,6 +16,7 @@
 // A single block gathers from its own shared memory. Where values are mailed (solver/cuda/mail.hpp, persistent_mail.cuh) no one gathers from L2:
 // the products of stage A begin with v-hat as it comes, those of stage B with what the rows' owners made of u-hat; their tag is a bit.
 #include "solver/cuda/persistent_block.cuh"
+#include "solver/cuda/persistent_few.cuh"
 #include "solver/cuda/persistent_kernel.hpp"
 #include "solver/cuda/persistent_mail.cuh"
 #include "solver/cuda/persistent_slice.cuh"
@@ -69,7 +70,8 @@ struct Handed {
     IterationRecord unread;              // of all blocks but the first, which alone writes records
 };
 
-template <class T, class R, Crossing kCrossing>
+// kFew: of mail that is few.
+template <class T, class R, Crossing kCrossing, bool kFew = false>
 __global__ void __launch_bounds__(kPersistentThreads, 1)
     persistent_kernel(const __grid_constant__ PersistentProblem<T> problem, const __grid_constant__ PersistentVectors<T> vectors, R* r,
                       Progress* progress, int iterations, std::uint64_t tag) {
@@ -120,6 +122,7 @@ __global__ void __launch_bounds__(kPersistentThreads, 1)
     }
     for (int i = thread; i < forward.rows; i += kPersistentThreads) u_of(0)[i] = vectors.u[forward.index(i)];
     part.load(thread);
+    if (kMailed && thread == 0) dots[problem.mail.zero] = 0;
     if (thread == 0) {
         handed.failed = handed.stopped[0] = handed.stopped[1] = false;
         handed.passes = 0;
@@ -142,18 +145,28 @@ __global__ void __launch_bounds__(kPersistentThreads, 1)
     if (recurrence.progress.stopped() || iterations == 0) {
         // Nothing but the last update of x.
     } else if (makes_products) {
-        if constexpr (kMailed) part.send_columns(v_of(0), product_thread);
+        [[maybe_unused]] const auto few = [&] {
+            if constexpr (kFew) return FewMail<T>(part, product_thread);
+            else return 0;
+        }();
+        if constexpr (kFew) few.send_columns(v_of(0));
+        else if constexpr (kMailed) part.send_columns(v_of(0), product_thread);
         for (int k = 0; k < iterations; ++k) {
             const std::uint64_t pass_tag = tag + static_cast<std::uint64_t>(k);
             const T* const u = u_of(k);
             T* const u_next = u_of(k + 1);
             const T* const v = v_of(k);
             T* const v_next = v_of(k + 1);
+            [[maybe_unused]] T own_dot = 0;
             // Stage A: u-hat <- c1 A v-hat + c2 u-hat.
             if constexpr (kAlone) {
                 forward.multiply(OwnVector<T>{v}, dots, product_thread);
             } else if constexpr (kGathered) {
                 forward.multiply(CrossingVector<T>{adjoint.received(), pass_tag}, dots, product_thread);
+            } else if constexpr (kFew) {
+                few.receive_columns();
+                sync(products, kProductThreads);
+                own_dot = few.row.sum(dots);
             } else {
                 part.receive_columns(product_thread);
                 sync(products, kProductThreads);
@@ -167,17 +180,24 @@ __global__ void __launch_bounds__(kPersistentThreads, 1)
             const T c1 = handed.u_product;
             const T c2 = handed.u_vector;
             double squares = 0;
-#pragma unroll 1
-            for (int i = product_thread; i < forward.rows; i += kProductThreads) {
-                const T value = c1 * dots[i] + c2 * (c2 != T(0) ? u[i] : T(0));
+            const auto update_u = [&](int i, T dot) {
+                const T value = c1 * dot + c2 * (c2 != T(0) ? u[i] : T(0));
                 if constexpr (kGathered) forward.send(i, value, pass_tag);
                 u_next[i] = value;
                 squares += static_cast<double>(value) * static_cast<double>(value);
+            };
+            if constexpr (kFew) {
+                if (few.row.own() >= 0) update_u(few.row.own(), own_dot);
+                sync(u_written, kWorkers);
+                few.send_rows(u_next);
+            } else {
+#pragma unroll 1
+                for (int i = product_thread; i < forward.rows; i += kProductThreads) update_u(i, dots[i]);
+                handed.u_squares.put(product_thread, squares);
+                arrive(u_written, kWorkers);
+                if (!kGathered) sync(products, kProductThreads);
+                if constexpr (kMailed) part.send_rows(u_next, product_thread);
             }
-            handed.u_squares.put(product_thread, squares);
-            arrive(u_written, kWorkers);
-            if (!kGathered) sync(products, kProductThreads);
-            if constexpr (kMailed) part.send_rows(u_next, product_thread);
 
             // Stage B: v-hat <- d1 A^T u-hat + d2 v-hat, and the step of the iteration before.
             const T* const v_dots = kMailed ? dots : v_next;
@@ -185,6 +205,10 @@ __global__ void __launch_bounds__(kPersistentThreads, 1)
                 adjoint.multiply(OwnVector<T>{u_next}, v_next, product_thread);
             } else if constexpr (kGathered) {
                 adjoint.multiply(CrossingVector<T>{forward.received(), pass_tag}, v_next, product_thread);
+            } else if constexpr (kFew) {
+                few.receive_rows();
+                sync(products, kProductThreads);
+                own_dot = few.column.sum(dots);
             } else {
                 part.receive_rows(product_thread);
                 sync(products, kProductThreads);
@@ -196,19 +220,26 @@ __global__ void __launch_bounds__(kPersistentThreads, 1)
             const T d2 = handed.v_vector;
             double x_squares[1] = {0};
             squares = 0;
-#pragma unroll 1
-            for (int j = product_thread; j < adjoint.rows; j += kProductThreads) {
-                T value = d1 * v_dots[j] + d2 * (d2 != T(0) ? v[j] : T(0));
+            const auto update_v = [&](int j, T dot) {
+                T value = d1 * dot + d2 * (d2 != T(0) ? v[j] : T(0));
                 if constexpr (kGathered) adjoint.send(j, value, pass_tag + 1);
                 if constexpr (kMailed) value = mailable(value);
                 v_next[j] = value;
                 squares += static_cast<double>(value) * static_cast<double>(value);
-            }
-            handed.v_squares.put(product_thread, squares);
-            arrive(v_written, kWorkers);
-            if constexpr (kMailed) {
-                sync(products, kProductThreads);
-                if (k + 1 < iterations) part.send_columns(v_next, product_thread);
+            };
+            if constexpr (kFew) {
+                if (few.column.own() >= 0) update_v(few.column.own(), own_dot);
+                sync(v_written, kWorkers);
+                if (k + 1 < iterations) few.send_columns(v_next);
+            } else {
+#pragma unroll 1
+                for (int j = product_thread; j < adjoint.rows; j += kProductThreads) update_v(j, v_dots[j]);
+                handed.v_squares.put(product_thread, squares);
+                arrive(v_written, kWorkers);
+                if constexpr (kMailed) {
+                    sync(products, kProductThreads);
+                    if (k + 1 < iterations) part.send_columns(v_next, product_thread);
+                }
             }
             const Step step = own_step(&recurrence, v, step_own);
             const auto coefficients = handed.step;
@@ -227,7 +258,7 @@ __global__ void __launch_bounds__(kPersistentThreads, 1)
             sync(u_known_in(k), kAll);
             if (handed.stopped[k & 1]) break;
             sync(u_written, kWorkers);
-            double u2 = handed.u_squares.sum();
+            double u2 = kFew ? squares_of(u_of(k + 1), forward.rows) : handed.u_squares.sum();
             if constexpr (!kAlone) {
                 publish(problem.u_sums, u2, pass_tag);
                 let_sums_cross();
@@ -242,7 +273,7 @@ __global__ void __launch_bounds__(kPersistentThreads, 1)
             sync(v_known, kAll);
             if (handed.failed) break;
             sync(v_written, kWorkers);
-            double v2 = handed.v_squares.sum();
+            double v2 = kFew ? squares_of(v_of(k + 1), adjoint.rows) : handed.v_squares.sum();
             if constexpr (!kAlone) {
                 publish(problem.v_sums, v2, pass_tag + 1);
                 let_sums_cross();
@@ -351,38 +382,45 @@ __global__ void __launch_bounds__(kPersistentThreads, 1)
 }
 
 template <class R, class T>
-auto* kernel_of(Crossing crossing) {
-    switch (crossing) {
-        case Crossing::none: return &persistent_kernel<T, R, Crossing::none>;
-        case Crossing::gathered: return &persistent_kernel<T, R, Crossing::gathered>;
-        default: return &persistent_kernel<T, R, Crossing::mailed>;
-    }
+const void* kernel_of(const PersistentProblem<T>& problem) {
+    const auto kernel = [&] {
+        switch (problem.crossing) {
+            case Crossing::none: return &persistent_kernel<T, R, Crossing::none>;
+            case Crossing::gathered: return &persistent_kernel<T, R, Crossing::gathered>;
+            default: return problem.mail.few ? &persistent_kernel<T, R, Crossing::mailed, true> : &persistent_kernel<T, R, Crossing::mailed>;
+        }
+    }();
+    return reinterpret_cast<const void*>(kernel);
 }
 
 }  // namespace
 
 template <class T>
 void prepare_persistent(const PersistentProblem<T>& problem) {
-    allow_shared(reinterpret_cast<const void*>(kernel_of<LsmrRecurrence<T>, T>(problem.crossing)), static_cast<int>(problem.shared_bytes));
-    allow_shared(reinterpret_cast<const void*>(kernel_of<LsqrRecurrence<T>, T>(problem.crossing)), static_cast<int>(problem.shared_bytes));
+    for (const void* kernel : {kernel_of<LsmrRecurrence<T>>(problem), kernel_of<LsqrRecurrence<T>>(problem)}) {
+        allow_shared(kernel, static_cast<int>(problem.shared_bytes));
+    }
 }
 template <class T>
 void launch_persistent(const PersistentProblem<T>& problem, const PersistentVectors<T>& vectors, LsmrRecurrence<T>* r, Progress* progress, int iterations,
                        std::uint64_t tag, cudaStream_t stream) {
-    launch_together(reinterpret_cast<const void*>(kernel_of<LsmrRecurrence<T>, T>(problem.crossing)), problem, vectors, r, progress, iterations, tag, stream);
+    launch_together(kernel_of<LsmrRecurrence<T>>(problem), problem, vectors, r, progress, iterations, tag, stream);
 }
 template <class T>
 void launch_persistent(const PersistentProblem<T>& problem, const PersistentVectors<T>& vectors, LsqrRecurrence<T>* r, Progress* progress, int iterations,
                        std::uint64_t tag, cudaStream_t stream) {
-    launch_together(reinterpret_cast<const void*>(kernel_of<LsqrRecurrence<T>, T>(problem.crossing)), problem, vectors, r, progress, iterations, tag, stream);
+    launch_together(kernel_of<LsqrRecurrence<T>>(problem), problem, vectors, r, progress, iterations, tag, stream);
 }
 
-#define LSMR_INSTANTIATE(T)                                                                                                                            \
-    template void prepare_persistent(const PersistentProblem<T>&);                                                                                     \
-    template void launch_persistent(const PersistentProblem<T>&, const PersistentVectors<T>&, LsmrRecurrence<T>*, Progress*, int, std::uint64_t, cudaStream_t);   \
-    template void launch_persistent(const PersistentProblem<T>&, const PersistentVectors<T>&, LsqrRecurrence<T>*, Progress*, int, std::uint64_t, cudaStream_t);
+#define LSMR_LAUNCH(T, R) \
+    template void launch_persistent(const PersistentProblem<T>&, const PersistentVectors<T>&, R<T>*, Progress*, int, std::uint64_t, cudaStream_t);
+#define LSMR_INSTANTIATE(T)                                        \
+    template void prepare_persistent(const PersistentProblem<T>&); \
+    LSMR_LAUNCH(T, LsmrRecurrence)                                 \
+    LSMR_LAUNCH(T, LsqrRecurrence)
 LSMR_INSTANTIATE(double)
 LSMR_INSTANTIATE(float)
 #undef LSMR_INSTANTIATE
+#undef LSMR_LAUNCH
 
 }  // namespace lsmr::cuda
