@@ -32,7 +32,7 @@ struct MailSide {
 // block_rows: rows of each block.
 MailSide arrange_mail(const std::int64_t* offsets, const std::vector<std::int32_t>& block_rows);
 
-// What a block's products take: room for the largest block's, and one beyond for slots that belong to no entry.
+// What a block's products take: room for the largest block's, and two beyond: one that is 0, and the last for slots that belong to no entry.
 struct MailRoom {
     std::int64_t products = 0;
     std::int64_t diagonals = 0;

@@ -84,10 +84,16 @@ __device__ inline void leave(const R& recurrence, R* to, Progress* progress) {
     if (progress != nullptr) copy_words(progress, &recurrence.progress);
 }
 
+// By a whole warp: the sum over its lanes, for all of them. Tensor cores make it, for shuffles wait behind the reads and writes of all other warps:
+// ones (8 x 4) times the values, one a lane, as a matrix of 4 x 8 gives the sums of four, two a lane; these once more the sum of all.
 __device__ inline double warp_sum(double value) {
-#pragma unroll
-    for (int d = 16; d > 0; d /= 2) value += __shfl_xor_sync(0xffffffffu, value, d);
-    return value;
+    const auto columns_of = [](double b, double& first, double& second) {
+        asm("mma.sync.aligned.m8n8k4.row.col.f64.f64.f64.f64 {%0, %1}, {%2}, {%3}, {%4, %4};" : "=d"(first), "=d"(second) : "d"(1.0), "d"(b), "d"(0.0));
+    };
+    double first, second;
+    columns_of(value, first, second);
+    columns_of(first + second, first, second);
+    return first;
 }
 
 // By every thread that wants it, which is sooner than by the threads of a warp together: these exchange values in five steps of 30 cycles.
@@ -121,6 +127,21 @@ struct alignas(16) PartialSums {
     __device__ double sum() const { return sum_of(parts); }
 };
 
+// The same of few values, in the block's shared memory, by one whole warp.
+template <class T>
+__device__ inline double squares_of(const T* values, int size) {
+    constexpr int kBatch = 4;
+    double sum = 0;
+#pragma unroll 1
+    for (int first = static_cast<int>(threadIdx.x) % 32; first < size; first += kBatch * 32) {
+        double of[kBatch];
+#pragma unroll
+        for (int i = 0; i < kBatch; ++i) of[i] = first + 32 * i < size ? static_cast<double>(values[first + 32 * i]) : 0.0;
+        sum += (of[0] * of[0] + of[1] * of[1]) + (of[2] * of[2] + of[3] * of[3]);
+    }
+    return warp_sum(sum);
+}
+
 // By one whole warp: makes the block's sum known.
 __device__ inline void publish(TaggedSum* sums, double sum, std::uint64_t tag) {
     const int lane = static_cast<int>(threadIdx.x) % 32;
@@ -139,25 +160,25 @@ __device__ inline double collect(const TaggedSum* sums, std::uint64_t tag) {
     const int lane = static_cast<int>(threadIdx.x) % 32;
     const int blocks = static_cast<int>(gridDim.x);
     const TaggedSum* list = sums + (static_cast<int>(blockIdx.x) % kReplicas) * kMostPersistentBlocks;
-    double parts[kBlocksPerLane];
+    TaggedSum parts[kBlocksPerLane];
+#pragma unroll
+    for (int i = 0; i < kBlocksPerLane; ++i) {
+        parts[i] = {0.0, tag};
+        if (lane + 32 * i < blocks) parts[i] = get(list + lane + 32 * i);
+    }
     bool missing;
     do {
         missing = false;
 #pragma unroll
         for (int i = 0; i < kBlocksPerLane; ++i) {
-            parts[i] = 0;
-            if (lane + 32 * i < blocks) {
-                const TaggedSum part = get(list + lane + 32 * i);
-                parts[i] = part.sum;
-                missing = missing || part.tag != tag;
-            }
+            if (parts[i].tag == tag) continue;
+            missing = true;
+            parts[i] = get(list + lane + 32 * i);
         }
     } while (missing);
     __syncwarp();
-    double sum = 0;
-#pragma unroll
-    for (int i = 0; i < kBlocksPerLane; ++i) sum += parts[i];
-    return warp_sum(sum);
+    static_assert(kBlocksPerLane == 5);
+    return warp_sum(((parts[0].sum + parts[1].sum) + (parts[2].sum + parts[3].sum)) + parts[4].sum);
 }
 
 // All blocks of the problem at once.

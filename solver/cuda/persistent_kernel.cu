@@ -17,6 +17,7 @@
 // the products of stage A begin with v-hat as it comes, those of stage B with what the rows' owners made of u-hat; their tag is a bit.
 #include "solver/cuda/persistent_block.cuh"
 #include "solver/cuda/persistent_cluster.cuh"
+#include "solver/cuda/persistent_few.cuh"
 #include "solver/cuda/persistent_kernel.hpp"
 #include "solver/cuda/persistent_mail.cuh"
 #include "solver/cuda/persistent_slice.cuh"
@@ -71,7 +72,8 @@ struct Handed {
     IterationRecord unread;              // of all blocks but the first, which alone writes records
 };
 
-template <class T, class R, Crossing kCrossing>
+// kFew: of mail that is few.
+template <class T, class R, Crossing kCrossing, bool kFew = false>
 __global__ void __launch_bounds__(kPersistentThreads, 1)
     persistent_kernel(const __grid_constant__ PersistentProblem<T> problem, const __grid_constant__ PersistentVectors<T> vectors, R* r,
                       Progress* progress, int iterations, std::uint64_t tag) {
@@ -125,6 +127,7 @@ __global__ void __launch_bounds__(kPersistentThreads, 1)
     }
     for (int i = thread; i < forward.rows; i += kPersistentThreads) u_of(0)[i] = vectors.u[forward.index(i)];
     part.load(thread);
+    if (kMailed && thread == 0) dots[problem.mail.zero] = 0;
     if (thread == 0) {
         handed.failed = handed.stopped[0] = handed.stopped[1] = false;
         handed.passes = 0;
@@ -138,10 +141,16 @@ __global__ void __launch_bounds__(kPersistentThreads, 1)
     if (recurrence.progress.stopped() || iterations == 0) {
         // Nothing but the last update of x.
     } else if (makes_products) {
-        if constexpr (kMailed) part.send_columns(v_of(0), product_thread);
+        [[maybe_unused]] const auto few = [&] {
+            if constexpr (kFew) return FewMail<T>(part, product_thread);
+            else return 0;
+        }();
+        if constexpr (kFew) few.send_columns(v_of(0));
+        else if constexpr (kMailed) part.send_columns(v_of(0), product_thread);
         if constexpr (kClustered) part.v.send(product_thread, iterations > 0, [&](int j) { return v_of(0)[j]; }, [](int, T) {});
         for (int k = 0; k < iterations; ++k) {
             const std::uint64_t pass_tag = tag + static_cast<std::uint64_t>(k);
+            [[maybe_unused]] T own_dot = 0;
             // Stage A: u-hat <- c1 A v-hat + c2 u-hat.
             if constexpr (kAlone) {
                 own_products(forward, v_of(k), dots, product_thread);
@@ -150,6 +159,10 @@ __global__ void __launch_bounds__(kPersistentThreads, 1)
                 own_products(forward, part.v.values, dots, product_thread);
             } else if constexpr (kGathered) {
                 forward.multiply(CrossingVector<T>{adjoint.received(), pass_tag}, dots, product_thread);
+            } else if constexpr (kFew) {
+                few.receive_columns();
+                sync(products, kProductThreads);
+                own_dot = few.row.sum(dots);
             } else {
                 part.receive_columns(product_thread);
                 sync(products, kProductThreads);
@@ -164,26 +177,32 @@ __global__ void __launch_bounds__(kPersistentThreads, 1)
             T* const u_next = u_of(k + 1);
             const T c1 = handed.u_product;
             const T c2 = handed.u_vector;
-            const auto new_u = [&](int i) { return c1 * dots[i] + c2 * (c2 != T(0) ? u[i] : T(0)); };
+            const auto new_u = [&](int i, T dot) { return c1 * dot + c2 * (c2 != T(0) ? u[i] : T(0)); };
             double squares = 0;
             const auto keep_u = [&](int i, T value) {
                 u_next[i] = value;
                 squares += static_cast<double>(value) * static_cast<double>(value);
             };
-            if constexpr (kClustered) {
-                part.u.send(product_thread, true, new_u, keep_u);
+            if constexpr (kFew) {
+                if (few.row.own() >= 0) keep_u(few.row.own(), new_u(few.row.own(), own_dot));
+                sync(u_written, kWorkers);
+                few.send_rows(u_next);
             } else {
+                if constexpr (kClustered) {
+                    part.u.send(product_thread, true, [&](int i) { return new_u(i, dots[i]); }, keep_u);
+                } else {
 #pragma unroll 1
-                for (int i = product_thread; i < forward.rows; i += kProductThreads) {
-                    const T value = new_u(i);
-                    if constexpr (kGathered) forward.send(i, value, pass_tag);
-                    keep_u(i, value);
+                    for (int i = product_thread; i < forward.rows; i += kProductThreads) {
+                        const T value = new_u(i, dots[i]);
+                        if constexpr (kGathered) forward.send(i, value, pass_tag);
+                        keep_u(i, value);
+                    }
                 }
+                handed.u_squares.put(product_thread, squares);
+                arrive(u_written, kWorkers);
+                if (kAlone || kMailed) sync(products, kProductThreads);
+                if constexpr (kMailed) part.send_rows(u_next, product_thread);
             }
-            handed.u_squares.put(product_thread, squares);
-            arrive(u_written, kWorkers);
-            if (kAlone || kMailed) sync(products, kProductThreads);
-            if constexpr (kMailed) part.send_rows(u_next, product_thread);
 
             // Stage B: v-hat <- d1 A^T u-hat + d2 v-hat, and the step of the iteration before.
             const T* const v = v_of(k);
@@ -196,6 +215,10 @@ __global__ void __launch_bounds__(kPersistentThreads, 1)
                 own_products(adjoint, part.u.values, col_products, product_thread);
             } else if constexpr (kGathered) {
                 adjoint.multiply(CrossingVector<T>{forward.received(), pass_tag}, v_next, product_thread);
+            } else if constexpr (kFew) {
+                few.receive_rows();
+                sync(products, kProductThreads);
+                own_dot = few.column.sum(dots);
             } else {
                 part.receive_rows(product_thread);
                 sync(products, kProductThreads);
@@ -205,29 +228,36 @@ __global__ void __launch_bounds__(kPersistentThreads, 1)
             if (handed.failed) break;
             const T d1 = handed.v_product;
             const T d2 = handed.v_vector;
-            const auto new_v = [&](int j) { return d1 * v_dots[j] + d2 * (d2 != T(0) ? v[j] : T(0)); };
+            const auto new_v = [&](int j, T dot) { return d1 * dot + d2 * (d2 != T(0) ? v[j] : T(0)); };
             double x_squares[1] = {0};
             squares = 0;
             const auto keep_v = [&](int j, T value) {
                 v_next[j] = value;
                 squares += static_cast<double>(value) * static_cast<double>(value);
             };
-            if constexpr (kClustered) {
-                part.v.send(product_thread, k + 1 < iterations, new_v, keep_v);
+            if constexpr (kFew) {
+                if (few.column.own() >= 0) keep_v(few.column.own(), mailable(new_v(few.column.own(), own_dot)));
+                sync(v_written, kWorkers);
+                if (k + 1 < iterations) few.send_columns(v_next);
             } else {
+                if constexpr (kClustered) {
+                    part.v.send(product_thread, k + 1 < iterations, [&](int j) { return new_v(j, v_dots[j]); }, keep_v);
+                } else {
 #pragma unroll 1
-                for (int j = product_thread; j < adjoint.rows; j += kProductThreads) {
-                    T value = new_v(j);
-                    if constexpr (kGathered) adjoint.send(j, value, pass_tag + 1);
-                    if constexpr (kMailed) value = mailable(value);
-                    keep_v(j, value);
+                    for (int j = product_thread; j < adjoint.rows; j += kProductThreads) {
+                        T value = new_v(j, v_dots[j]);
+                        if constexpr (kGathered) adjoint.send(j, value, pass_tag + 1);
+                        if constexpr (kMailed) value = mailable(value);
+                        keep_v(j, value);
+                    }
+                }
+                handed.v_squares.put(product_thread, squares);
+                arrive(v_written, kWorkers);
+                if constexpr (kMailed) {
+                    sync(products, kProductThreads);
+                    if (k + 1 < iterations) part.send_columns(v_next, product_thread);
                 }
             }
-            handed.v_squares.put(product_thread, squares);
-            arrive(v_written, kWorkers);
-            if constexpr (kMailed) {
-                sync(products, kProductThreads);
-                if (k + 1 < iterations) part.send_columns(v_next, product_thread);
             }
             const Step step = own_step(&recurrence, v, step_own);
             const auto coefficients = handed.step;
@@ -268,7 +298,7 @@ __global__ void __launch_bounds__(kPersistentThreads, 1)
                 if (k > 0) hand_x_norm2(k - 1);
             }
             sync(u_written, kWorkers);
-            double u2 = handed.u_squares.sum();
+            double u2 = kFew ? squares_of(u_of(k + 1), forward.rows) : handed.u_squares.sum();
             if constexpr (kClustered) {
                 part.publish(u_sum, u2);
                 u2 = part.collect(u_sum, k);
@@ -287,7 +317,7 @@ __global__ void __launch_bounds__(kPersistentThreads, 1)
             sync(v_known, kAll);
             if (handed.failed) break;
             sync(v_written, kWorkers);
-            double v2 = handed.v_squares.sum();
+            double v2 = kFew ? squares_of(v_of(k + 1), adjoint.rows) : handed.v_squares.sum();
             if constexpr (kClustered) {
                 part.publish(v_sum, v2);
                 v2 = part.collect(v_sum, k);
@@ -409,26 +439,28 @@ __global__ void __launch_bounds__(kPersistentThreads, 1)
 }
 
 template <class R, class T>
-auto* kernel_of(Crossing crossing) {
-    switch (crossing) {
-        case Crossing::none: return &persistent_kernel<T, R, Crossing::none>;
-        case Crossing::clustered: return &persistent_kernel<T, R, Crossing::clustered>;
-        case Crossing::gathered: return &persistent_kernel<T, R, Crossing::gathered>;
-        default: return &persistent_kernel<T, R, Crossing::mailed>;
-    }
+const void* kernel_of(Crossing crossing, bool few) {
+    const auto kernel = [&] {
+        switch (crossing) {
+            case Crossing::none: return &persistent_kernel<T, R, Crossing::none>;
+            case Crossing::clustered: return &persistent_kernel<T, R, Crossing::clustered>;
+            case Crossing::gathered: return &persistent_kernel<T, R, Crossing::gathered>;
+            default: return few ? &persistent_kernel<T, R, Crossing::mailed, true> : &persistent_kernel<T, R, Crossing::mailed>;
+        }
+    }();
+    return reinterpret_cast<const void*>(kernel);
 }
 
 }  // namespace
 
 int most_cluster_blocks(std::int64_t shared_bytes) {
-    const auto kernel = reinterpret_cast<const void*>(kernel_of<LsmrRecurrence<double>, double>(Crossing::clustered));
+    const auto kernel = kernel_of<LsmrRecurrence<double>, double>(Crossing::clustered, false);
     return most_cluster_blocks(kernel, static_cast<int>(shared_bytes));
 }
 
 template <class T>
 void prepare_persistent(const PersistentProblem<T>& problem) {
-    for (const void* kernel : {reinterpret_cast<const void*>(kernel_of<LsmrRecurrence<T>, T>(problem.crossing)),
-                               reinterpret_cast<const void*>(kernel_of<LsqrRecurrence<T>, T>(problem.crossing))}) {
+    for (const void* kernel : {kernel_of<LsmrRecurrence<T>, T>(problem.crossing, problem.mail.few), kernel_of<LsqrRecurrence<T>, T>(problem.crossing, problem.mail.few)}) {
         allow_shared(kernel, static_cast<int>(problem.shared_bytes));
         if (problem.crossing == Crossing::clustered) allow_cluster(kernel);
     }
@@ -436,20 +468,23 @@ void prepare_persistent(const PersistentProblem<T>& problem) {
 template <class T>
 void launch_persistent(const PersistentProblem<T>& problem, const PersistentVectors<T>& vectors, LsmrRecurrence<T>* r, Progress* progress, int iterations,
                        std::uint64_t tag, cudaStream_t stream) {
-    launch(reinterpret_cast<const void*>(kernel_of<LsmrRecurrence<T>, T>(problem.crossing)), problem, vectors, r, progress, iterations, tag, stream);
+    launch(kernel_of<LsmrRecurrence<T>, T>(problem.crossing, problem.mail.few), problem, vectors, r, progress, iterations, tag, stream);
 }
 template <class T>
 void launch_persistent(const PersistentProblem<T>& problem, const PersistentVectors<T>& vectors, LsqrRecurrence<T>* r, Progress* progress, int iterations,
                        std::uint64_t tag, cudaStream_t stream) {
-    launch(reinterpret_cast<const void*>(kernel_of<LsqrRecurrence<T>, T>(problem.crossing)), problem, vectors, r, progress, iterations, tag, stream);
+    launch(kernel_of<LsqrRecurrence<T>, T>(problem.crossing, problem.mail.few), problem, vectors, r, progress, iterations, tag, stream);
 }
 
-#define LSMR_INSTANTIATE(T)                                                                                                                            \
-    template void prepare_persistent(const PersistentProblem<T>&);                                                                                     \
-    template void launch_persistent(const PersistentProblem<T>&, const PersistentVectors<T>&, LsmrRecurrence<T>*, Progress*, int, std::uint64_t, cudaStream_t);   \
-    template void launch_persistent(const PersistentProblem<T>&, const PersistentVectors<T>&, LsqrRecurrence<T>*, Progress*, int, std::uint64_t, cudaStream_t);
+#define LSMR_LAUNCH(T, R) \
+    template void launch_persistent(const PersistentProblem<T>&, const PersistentVectors<T>&, R<T>*, Progress*, int, std::uint64_t, cudaStream_t);
+#define LSMR_INSTANTIATE(T)                                        \
+    template void prepare_persistent(const PersistentProblem<T>&); \
+    LSMR_LAUNCH(T, LsmrRecurrence)                                 \
+    LSMR_LAUNCH(T, LsqrRecurrence)
 LSMR_INSTANTIATE(double)
 LSMR_INSTANTIATE(float)
 #undef LSMR_INSTANTIATE
+#undef LSMR_LAUNCH
 
 }  // namespace lsmr::cuda

@@ -97,6 +97,8 @@ struct alignas(8) MailDiagonal {
 };
 // So many are added at once.
 inline constexpr int kMailDiagonals = 8;
+// A letter is 16 bytes of a mailbox, what a thread reads or writes at once. Lists of so many for each product thread have code of their own.
+inline constexpr int kFewLetters = 2;
 
 // One orientation of A as the mail has it, in device memory; the meaning is that of MailSide (solver/cuda/mail.hpp).
 struct PersistentMailSide {
@@ -119,6 +121,8 @@ struct PersistentMail {
     // bit is right. A slot is written only by who has read it, so that one bit is enough. Between launches all bits are 1.
     T* slots = nullptr;
     std::int32_t resident = 0;  // slots of each mailbox whose entries' values are held in shared memory
+    std::int32_t zero = 0;      // a product of every block that is 0 and no entry's
+    bool few = false;           // no block has more than kFewLetters a product thread to send or to receive, nor more rows or columns than product threads
     // Where in a block's shared memory, in bytes:
     std::uint32_t products_at = 0;
     std::uint32_t values_at = 0;

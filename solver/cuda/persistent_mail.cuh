@@ -152,7 +152,7 @@ struct MailPart {
             for (int i = 0; i < kValues; ++i) letter.bits[i] = Letter<T>::bits_of(v[places[i]]);
             letter.write(slot(to));
         };
-        if (adjoint.letters > kFewLetters) {
+        if (adjoint.letters > kShortList) {
 #pragma unroll 4
             for (int l = thread; l < adjoint.letters; l += kProductThreads) send(LetterPlaces<T>::of(columns, l), place_of_column(l));
             return;
@@ -197,7 +197,7 @@ struct MailPart {
             for (int i = 0; i < kValues; ++i) letter.bits[i] = Letter<T>::bits_of(part(word, i) * u[places[i]]) | 1;
             letter.write(mailbox() + l * kValues);
         };
-        if (forward.letters > kFewLetters) {
+        if (forward.letters > kShortList) {
 #pragma unroll 4
             for (int l = thread; l < forward.letters; l += kProductThreads) send(LetterPlaces<T>::of(rows, l), value(l), l);
             return;
@@ -274,16 +274,6 @@ struct MailPart {
         for (int l = thread; l < forward.letters; l += kProductThreads) letter.write(mailbox() + l * kValues);
     }
 
-  private:
-    // Lists of so many have code of their own: short, for it is what few letters wait for.
-    static constexpr int kFewLetters = 2 * kProductThreads;
-    static constexpr int kLettersCross = 400;  // cycles
-    // f with so many letters of a thread under way.
-    template <class F>
-    static __device__ void in_batches(int letters, const F& f) {
-        if (letters <= kFewLetters) f(std::integral_constant<int, 2>());
-        else f(std::integral_constant<int, 4>());
-    }
     // f(k, l) for letters l = first + k kProductThreads, those of them that exist.
     template <int kLetters, class F>
     static __device__ void for_each_letter(int first, int letters, const F& f) {
@@ -296,7 +286,7 @@ struct MailPart {
     template <bool kBack, int kLetters, class From>
     static __device__ void read_all(int first, int letters, Letter<T> (&letter)[kLetters], const From& from) {
         // They come some time after this block's own have left; reads that find nothing keep them from coming.
-        if constexpr (kLetters == 2) pause(kLettersCross);
+        if constexpr (kLetters == kFewLetters) pause(kLettersCross);
         for_each_letter<kLetters>(first, letters, [&](int k, int l) { letter[k] = Letter<T>::read(from(k, l)); });
         bool missing;
         do {
@@ -307,6 +297,16 @@ struct MailPart {
                 letter[k] = Letter<T>::read(from(k, l));
             });
         } while (missing);
+    }
+
+  private:
+    static constexpr int kShortList = kFewLetters * kProductThreads;
+    static constexpr int kLettersCross = 400;  // cycles
+    // f with so many letters of a thread under way.
+    template <class F>
+    static __device__ void in_batches(int letters, const F& f) {
+        if (letters <= kShortList) f(std::integral_constant<int, kFewLetters>());
+        else f(std::integral_constant<int, 4>());
     }
 };
 

@@ -362,6 +362,12 @@ void SmallProblem<T>::make_mailboxes(const SmallMatrix<T>& matrix, const SmallPl
     problem_.mail.slots = mail_slots_.data();
     problem_.mail.sectors = mail_.sectors.data();
     problem_.mail.resident = static_cast<std::int32_t>(plan.mail_resident);
+    problem_.mail.zero = static_cast<std::int32_t>(plan.mail_products - 2);
+    constexpr std::int64_t kFewSlots = cuda::kFewLetters * kProductThreads * (16 / static_cast<std::int64_t>(sizeof(T)));
+    const auto few = [](const std::vector<std::int32_t>& begins) {
+        return std::adjacent_find(begins.begin(), begins.end(), [](std::int32_t begin, std::int32_t end) { return end - begin > kFewSlots; }) == begins.end();
+    };
+    problem_.mail.few = few(made.runs.mailboxes) && few(made.runs.lists) && std::max(plan.forward.most_rows, plan.adjoint.most_rows) <= kProductThreads;
 }
 
 template <class T>
