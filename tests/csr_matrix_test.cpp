@@ -167,6 +167,16 @@ TEST_CASE("csr matrix: largest entry and norm in one pass are those of two, to t
     CHECK(sizer.sizes().frobenius == entry_sizes(*random).frobenius);
     const auto square = [&](std::int64_t k) { return random->values()[k] * random->values()[k]; };
     CHECK(sizer.sizes().frobenius == doctest::Approx(std::sqrt(pairwise_sum(0, random->nnz(), square))).epsilon(4e-16));
+    // The largest entry in any place.
+    for (std::size_t k = 0; k < 20; ++k) {
+        std::vector<double> values(20, 0.5);
+        std::vector<std::int64_t> i(20, 0), j(20);
+        std::iota(j.begin(), j.end(), 0);
+        values[k] = -3;
+        const CsrMatrix row = CsrMatrix::from_coo(1, 20, i, j, values);
+        CHECK(entry_sizes(row).max_abs == 3);
+        CHECK(entry_sizes(row).frobenius == doctest::Approx(std::sqrt(9 + 19 * 0.25)));
+    }
     // Entries whose squares underflow beside one whose square does not.
     const CsrMatrix uneven = csr(1, 3, {0, 3}, {0, 1, 2}, {1e-200, 3.0, -1e-300});
     CHECK(entry_sizes(uneven).frobenius == 3);

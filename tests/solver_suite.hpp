@@ -703,16 +703,17 @@ inline void suite_estimates(const PrepareOptions& base) {
 inline void suite_condition_estimate(const PrepareOptions& base) {
     Vector d(50);
     for (std::size_t i = 0; i < d.size(); ++i) d[i] = static_cast<double>(i + 1);
+    Vector of_small(50);  // begins where A is small: the least of the diagonal is not its last
+    for (std::size_t i = 0; i < d.size(); ++i) of_small[i] = std::pow(0.3, static_cast<double>(i));
     for (const Method method : {Method::lsmr, Method::lsqr}) {
-        for (const double damp : {0.0, 3.0}) {
+        for (const auto& [damp, right] : {std::pair{0.0, random_vector(50, 191)}, {3.0, random_vector(50, 191)}, {0.0, of_small}}) {
             CAPTURE(word(method));
             CAPTURE(damp);
-            SolveOptions options = with_method(method, 0);
-            options.damp = damp;
-            options.max_iterations = 12;
+            SolveOptions options = exactly(method, 12, damp);
             Recorder recorder;
-            solve(base, diagonal(d), random_vector(50, 191), options, std::nullopt, &recorder);
+            solve(base, diagonal(d), right, options, std::nullopt, &recorder);
             REQUIRE(recorder.all.size() == 12);
+            bool least_is_last = true;
             DenseMatrix b = DenseMatrix::Zero(13 + 12, 12);
             for (Eigen::Index k = 0; k < 12; ++k) {
                 const IterationRecord& record = recorder.all[static_cast<std::size_t>(k)];
@@ -722,10 +723,12 @@ inline void suite_condition_estimate(const PrepareOptions& base) {
                 const Eigen::Index n = k + 1;
                 const DenseMatrix r = Eigen::HouseholderQR<DenseMatrix>(b.leftCols(n)).matrixQR().topRows(n).triangularView<Eigen::Upper>();
                 const DenseMatrix r_bar = Eigen::HouseholderQR<DenseMatrix>(r.transpose()).matrixQR();
-                const auto sizes = r_bar.diagonal().cwiseAbs();
+                const DenseVector sizes = r_bar.diagonal().cwiseAbs();
+                least_is_last = least_is_last && sizes(k) == sizes.minCoeff();
                 const auto cond = static_cast<double>(sizes.maxCoeff() / sizes.minCoeff());
                 check_within(record.cond, cond, 1e-10 * cond, "estimate of cond(A)");
             }
+            CHECK(least_is_last == (right != of_small));
         }
     }
     for (const Method method : {Method::lsmr, Method::lsqr}) {
