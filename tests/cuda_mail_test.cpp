@@ -285,7 +285,7 @@ TEST_CASE("mail plan: taken for many entries where there is room") {
         CHECK(plan.words().find("values in runs") != std::string::npos);
     }
     CHECK(plan_of(*a, 8, Crossing::gathered).crossing == Crossing::gathered);
-    CHECK(plan_of(*random_sparse(200, 90, 4, 702), 8).crossing == Crossing::none);
+    CHECK(plan_of(*random_sparse(90, 40, 4, 702), 8).crossing == Crossing::none);
     CHECK(plan_of(*random_sparse(20000, 8000, 10, 702), 8).crossing == Crossing::mailed);
     CHECK(plan_of(*random_sparse(10000, 4000, 9, 702), 8).crossing == Crossing::mailed);
     // A row is added by one thread, which all wait for.
@@ -308,7 +308,7 @@ TEST_CASE("cluster plan: taken for some thousand entries, where the device has c
         CHECK(plan.shared_bytes <= kH200.shared_bytes);
         CHECK(plan.words().find("of one cluster") != std::string::npos);
     }
-    CHECK(plan_of(*random_sparse(200, 90, 4, 702), 8).crossing == Crossing::none);
+    CHECK(plan_of(*random_sparse(90, 40, 4, 702), 8).crossing == Crossing::none);
     PersistentLimits limits = kH200;
     limits.cluster_blocks = 8;
     CHECK(plan_of(*a, 8, std::nullopt, limits).blocks <= 8);

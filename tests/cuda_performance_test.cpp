@@ -152,10 +152,10 @@ TEST_CASE("cuda performance: an iteration of a small problem") {
     LSMR_NEEDS_GPU();
     struct Size {
         std::int64_t rows, cols, length;
-        double most_us;       // of one persistent kernel; an H200 took 2.2, 2.3, 2.4, 2.7, 4.2 and 24 (fp64)
-        double most_cgls_us;  // 8, 8, 8, 8.4, 9.5 and 32
+        double most_us;       // of one persistent kernel; an H200 took 1.9, 2.0, 2.3, 2.6, 4.2 and 24 (fp64)
+        double most_cgls_us;  // 3.5, 3.6 and 3.9 of the first three, 9.5 and 32 of the last two
     };
-    for (const Size& size : {Size{300, 100, 8, 4, 13}, Size{700, 280, 8, 4, 13}, Size{1400, 560, 8, 4, 13}, Size{2000, 800, 8, 5, 13}, Size{20000, 8000, 10, 8, 15},
+    for (const Size& size : {Size{300, 100, 8, 3, 6}, Size{700, 280, 8, 3, 6}, Size{1400, 560, 8, 3.2, 6}, Size{2000, 800, 8, 3.3, 7}, Size{20000, 8000, 10, 8, 15},
                              Size{200000, 60000, 10, 30, 42}}) {
         const auto a = scattered_rows(size.rows, size.cols, size.length);
         for (const Precision precision : {Precision::fp64, Precision::fp32}) {

@@ -202,8 +202,13 @@ __global__ void __launch_bounds__(kPersistentThreads, 1)
         constexpr int p_sum = x_sum;
         constexpr int from_center_sum = x_sum + 1;
         const auto list = [&](int which) {
-            TaggedSum* const x_list = problem.x_sums + (which - x_sum) * kReplicas * kMostPersistentBlocks;
-            return which == u_sum ? problem.u_sums : which == v_sum ? problem.v_sums : which == r_sum ? problem.r_sums : which == closing_sum ? problem.closing_sums : x_list;
+            switch (which) {
+                case u_sum: return problem.u_sums;
+                case v_sum: return problem.v_sums;
+                case r_sum: return problem.r_sums;
+                case closing_sum: return problem.closing_sums;
+                default: return problem.x_sums + (which - x_sum) * kReplicas * kMostPersistentBlocks;
+            }
         };
         for (int k = 0; k < iterations; ++k) {
             const std::uint64_t pass_tag = tag + static_cast<std::uint64_t>(k);

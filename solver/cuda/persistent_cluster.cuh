@@ -64,7 +64,11 @@ struct ClusterVector {
     int warps, groups;
 
     __device__ ClusterVector(T* values_, std::uint64_t* come_, int size, const Slice<T>& own)
-        : values(values_), come(come_), bytes(static_cast<std::uint32_t>(size * static_cast<int>(sizeof(T)))), first_row(own.first_row), rows(own.rows) {
+        : values(values_),
+          come(come_),
+          bytes(static_cast<std::uint32_t>(size) * static_cast<std::uint32_t>(sizeof(T))),
+          first_row(own.first_row),
+          rows(own.rows) {
         constexpr int kWarpsOfAll = kProductThreads / 32;
         warps = min(max((rows + 31) / 32, 1), kWarpsOfAll);
         groups = kWarpsOfAll / warps;

@@ -12,9 +12,10 @@
 // u-hat and v-hat (Packet) as well as sums (TaggedSum). Who gathers one reads it until the tag is right, so that it has crossed as soon as it
 // can be read, without a fence; the sums cross meanwhile. A place is written again only when all have read it, for then the writer holds a
 // sum of all blocks to which each could add only after reading: u-hat and its sums before the sums of v-hat, these before the next sums of
-// u-hat. Sums of x are read beside all this, before the sums of the next u-hat are: they have two places in turn.
-// A single block gathers from its own shared memory; so do the blocks of a cluster, into which the others write (persistent_cluster.cuh). Where values are mailed (solver/cuda/mail.hpp, persistent_mail.cuh) no one gathers from L2:
-// the products of stage A begin with v-hat as it comes, those of stage B with what the rows' owners made of u-hat; their tag is a bit.
+// u-hat. Sums of x are read beside all this, before the sums of the next u-hat but one: they have two places in turn.
+// A single block gathers from its own shared memory; so do the blocks of a cluster, into which the others write (persistent_cluster.cuh). Where values
+// are mailed (solver/cuda/mail.hpp, persistent_mail.cuh) no one gathers from L2: the products of stage A begin with v-hat as it comes, those of stage B
+// with what the rows' owners made of u-hat; their tag is a bit.
 #include "solver/cuda/persistent_block.cuh"
 #include "solver/cuda/persistent_cluster.cuh"
 #include "solver/cuda/persistent_few.cuh"
@@ -32,7 +33,7 @@ enum Barrier {
     u_written = 3,  // the block's u-hat: products arrive, the first warp syncs
     v_known,        // the same of v-hat, A^T and the step's coefficients, and whether the recurrence has failed
     v_written,
-    x_written,   // the squares of x: products arrive, the first warp syncs
+    x_written,   // the squares of x: products arrive, the first warp syncs, or the recurrence (kFirstWarpAddsX)
     x_known,     // ||x|| of the pass before: the first warp arrives, the recurrence syncs
     sums_known,  // ||u-hat||, ||v-hat|| of the pass before: the first warp arrives, the recurrence syncs
     products,    // what the product warps wrote, where they read it themselves
@@ -137,6 +138,22 @@ __global__ void __launch_bounds__(kPersistentThreads, 1)
     }
     __syncthreads();
     if constexpr (kClustered) cluster_wait();
+
+    // ||x||^2 after the update of pass `pass`, by one whole warp: this block's part once it is there, and that of all blocks. By the first warp where
+    // sums do not cross L2, for there it has the time, before the next u-hat is made; else by the recurrence.
+    constexpr bool kFirstWarpAddsX = kAlone || kClustered;
+    const auto x_list = [&](int pass) { return problem.x_sums + (pass & 1) * kReplicas * kMostPersistentBlocks; };
+    const auto own_x_norm2 = [&](int pass) {
+        sync(x_written, kWorkers);
+        const double x2 = handed.x_squares.sum();
+        if constexpr (kClustered) part.publish(x_sum + (pass & 1), x2);
+        else if constexpr (!kAlone) publish(x_list(pass), x2, tag + static_cast<std::uint64_t>(pass));
+        return x2;
+    };
+    const auto x_norm2 = [&](int pass, double own) {
+        if constexpr (kClustered) return part.collect(x_sum + (pass & 1), pass / 2);
+        else return kAlone ? own : collect(x_list(pass), tag + static_cast<std::uint64_t>(pass));
+    };
 
     if (recurrence.progress.stopped() || iterations == 0) {
         // Nothing but the last update of x.
@@ -271,19 +288,9 @@ __global__ void __launch_bounds__(kPersistentThreads, 1)
         // Its own view of the recurrence.
         const double sigma = recurrence.sigma;
         Length alpha{recurrence.alpha, recurrence.inverse_alpha};
-        // ||x||^2 after the update of a pass: the block's part leaves before the next u-hat is known, and that of all is there soon after.
-        const auto x_list = [&](int pass) { return problem.x_sums + (pass & 1) * kReplicas * kMostPersistentBlocks; };
         double own_x2 = 0;
-        const auto send_x_norm2 = [&](int pass) {
-            sync(x_written, kWorkers);
-            own_x2 = handed.x_squares.sum();
-            if constexpr (kClustered) part.publish(x_sum + (pass & 1), own_x2);
-            else if constexpr (!kAlone) publish(x_list(pass), own_x2, tag + static_cast<std::uint64_t>(pass));
-        };
         const auto hand_x_norm2 = [&](int pass) {
-            double x2 = own_x2;
-            if constexpr (kClustered) x2 = part.collect(x_sum + (pass & 1), pass / 2);
-            else if constexpr (!kAlone) x2 = collect(x_list(pass), tag + static_cast<std::uint64_t>(pass));
+            const double x2 = x_norm2(pass, own_x2);
             if (lane == 0) handed.x2 = x2;
             __syncwarp();
             arrive(x_known, kTwoWarps);
@@ -291,12 +298,10 @@ __global__ void __launch_bounds__(kPersistentThreads, 1)
         int k = 0;
         for (; k < iterations; ++k) {
             const std::uint64_t pass_tag = tag + static_cast<std::uint64_t>(k);
-            if (k > 0) send_x_norm2(k - 1);
+            if (kFirstWarpAddsX && k > 0) own_x2 = own_x_norm2(k - 1);
             sync(u_known_in(k), kAll);
             if (handed.stopped[k & 1]) break;
-            if constexpr (kAlone || kClustered) {
-                if (k > 0) hand_x_norm2(k - 1);
-            }
+            if (kFirstWarpAddsX && k > 0) hand_x_norm2(k - 1);
             sync(u_written, kWorkers);
             double u2 = kFew ? squares_of(u_of(k + 1), forward.rows) : handed.u_squares.sum();
             if constexpr (kClustered) {
@@ -304,8 +309,7 @@ __global__ void __launch_bounds__(kPersistentThreads, 1)
                 u2 = part.collect(u_sum, k);
             } else if constexpr (!kAlone) {
                 publish(problem.u_sums, u2, pass_tag);
-                if (k > 0) hand_x_norm2(k - 1);  // while they cross
-                else let_sums_cross();
+                let_sums_cross();
                 u2 = collect(problem.u_sums, pass_tag);
             }
             const Length beta = length_of(u2);
@@ -338,8 +342,8 @@ __global__ void __launch_bounds__(kPersistentThreads, 1)
                 handed.u_vector = static_cast<T>(of_u.vector);
             }
         }
-        if (k > 0 && !handed.failed) {
-            if (k == iterations) send_x_norm2(k - 1);
+        if (kFirstWarpAddsX && k > 0 && !handed.failed) {
+            if (k == iterations) own_x2 = own_x_norm2(k - 1);
             hand_x_norm2(k - 1);
         }
     } else {
@@ -357,10 +361,18 @@ __global__ void __launch_bounds__(kPersistentThreads, 1)
             }
             __syncwarp();
         };
-        const auto the_rest = [&] {
-            sync(x_known, kTwoWarps);
+        double own_x2 = 0;
+        const auto all_x_norm2 = [&](int pass) {
+            if constexpr (kFirstWarpAddsX) {
+                sync(x_known, kTwoWarps);
+                return given.x2;
+            } else {
+                return x_norm2(pass, own_x2);
+            }
+        };
+        const auto the_rest = [&](int k) {
+            const double x2[1] = {all_x_norm2(k - 1)};
             if (lane == 0) {
-                const double x2[1] = {given.x2};
                 state.finish(R::step_made, x2, kGoOn);
                 state.finish(R::adjoint_estimates, nullptr, kGoOn);
             }
@@ -377,25 +389,23 @@ __global__ void __launch_bounds__(kPersistentThreads, 1)
             }
             __syncwarp();
             arrive(v_known, kAll);
-            if (k > 0) the_rest();
+            if (k > 0) the_rest(k);
             if (failed) break;
             if (lane == 0) given.stopped[(k + 1) & 1] = state.progress.stopped();
             __syncwarp();
             if (k + 1 < iterations) arrive(u_known_in(k + 1), kAll);
+            if constexpr (!kFirstWarpAddsX) own_x2 = own_x_norm2(k);
             if (state.progress.stopped()) {
                 // The pass is one too many, but for its step.
                 sync(sums_known, kTwoWarps);
-                sync(x_known, kTwoWarps);
-                if (lane == 0) {
-                    const double sums[2] = {0, given.x2};
-                    state.finish(R::after_forward, sums, kGoOn);
-                }
+                const double sums[2] = {0, all_x_norm2(k)};
+                if (lane == 0) state.finish(R::after_forward, sums, kGoOn);
                 break;
             }
         }
         if (k == iterations) {
             up_to_coefficients();
-            the_rest();
+            the_rest(k);
         }
         if (lane == 0) given.passes = k;
     }

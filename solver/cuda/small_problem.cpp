@@ -21,9 +21,10 @@ using cuda::kProductThreads;
 // Entries and rows for which a block is added; up to kOneBlock one block does all: then nothing crosses the device.
 constexpr std::int64_t kBlockWork = 1024;
 constexpr std::int64_t kOneBlock = 4096;
-// The same where the blocks can be a cluster. That takes so much work at most, for each block receives all of both vectors, in half as many bytes in fp32.
+// The same where the blocks can be a cluster. That takes so much work at most, for each block receives all of both vectors; in fp32 these are half as
+// many bytes.
 constexpr std::int64_t kClusterBlockWork = 320;
-constexpr std::int64_t kLeastClusterWork = 1280;
+constexpr std::int64_t kLeastClusterWork = 768;
 constexpr std::int64_t most_cluster_work(std::int64_t value_bytes) { return value_bytes == 8 ? 24'576 : 32'768; }
 // A row is the work of this many entries: its sum, and its values of vectors.
 constexpr std::int64_t kRowWork = 2;
@@ -108,7 +109,8 @@ void plan_slices(std::int64_t rows, std::int64_t cols, std::int64_t nnz, std::in
     plan.vector_bytes = 3 * u_bytes + (2 + cuda::kMostStepVectors) * v_bytes + aligned((plan.forward.most_rows + 1) * 4) +
                         aligned((plan.adjoint.most_rows + 1) * 4);
     if (plan.crossing == cuda::Crossing::clustered) {
-        plan.vector_bytes += static_cast<std::int64_t>(sizeof(cuda::ClusterExchange)) + aligned(rows * value_bytes) + aligned(cols * value_bytes) + v_bytes;
+        plan.vector_bytes += static_cast<std::int64_t>(sizeof(cuda::ClusterExchange)) + aligned(rows * value_bytes) + aligned(cols * value_bytes) +
+                             v_bytes;  // products with A^T
     }
     if (plan.vector_bytes > limits.shared_bytes) {
         plan.impossible = fmt::format("a block's part of the vectors needs {}, its shared memory has {}", format_bytes(plan.vector_bytes),
@@ -133,7 +135,8 @@ void plan_slices(std::int64_t rows, std::int64_t cols, std::int64_t nnz, std::in
     // Who gathers from its own shared memory has its entries there too (all of a vector is there, so that 16 bits are enough for their columns).
     const bool from_own = plan.crossing == cuda::Crossing::none || plan.crossing == cuda::Crossing::clustered;
     if (from_own && !(plan.forward.resident && plan.adjoint.resident && plan.forward.narrow && plan.adjoint.narrow)) {
-        plan.impossible = fmt::format("a block's entries need {}, its shared memory has {} for them", format_bytes(slice_bytes(*larger, value_bytes) + slice_bytes(*smaller, value_bytes)),
+        plan.impossible = fmt::format("a block's entries need {}, its shared memory has {} for them",
+                                      format_bytes(slice_bytes(*larger, value_bytes) + slice_bytes(*smaller, value_bytes)),
                                       format_bytes(limits.shared_bytes - plan.vector_bytes));
         return;
     }

@@ -60,7 +60,8 @@ struct SmallPlan {
     std::string unwise;
     std::string words() const;
 };
-// offsets: of A and of A^T. value_bytes: of T. wanted: how values cross, where there are several blocks and it can be so; else what is taken to be faster.
+// offsets: of A and of A^T. value_bytes: of T. wanted: how values cross, where there are several blocks and it can be so; else what is taken to be
+// faster.
 SmallPlan plan_small_problem(std::int64_t rows, std::int64_t cols, const std::int64_t* row_offsets, const std::int64_t* col_offsets,
                              std::int64_t value_bytes, const PersistentLimits& limits, std::optional<cuda::Crossing> wanted = std::nullopt);
 
