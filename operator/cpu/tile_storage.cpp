@@ -215,7 +215,7 @@ void TileStorage<T>::apply(double a, const T* x, double b, T* y, Scratch& scratc
             }
             const double square = kernels.finish(length, static_cast<T>(a), sums, static_cast<T>(b), y + first);
             if (squares) squares[p] = square;
-        });
+        }, {.large = true});
     };
     if (short_values_.empty()) with_values(values_.data());
     else if constexpr (std::is_same_v<T, double>) with_values(short_values_.data());
