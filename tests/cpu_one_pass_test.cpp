@@ -540,8 +540,8 @@ TEST_CASE("cpu team: the size that iterations are fastest with, where they are s
 TEST_CASE("cpu team: few small chunks stay with few threads, large ones are taken over") {
     const Threads scope(4);
     cpu::Team::run(4, [&] {
-        std::vector<std::thread::id> by(40);
-        cpu::Team::loop(40, [&](std::int64_t c) { by[static_cast<std::size_t>(c)] = std::this_thread::get_id(); }, {.least = 15});
+        std::vector<std::thread::id> by(30);
+        cpu::Team::loop(30, [&](std::int64_t c) { by[static_cast<std::size_t>(c)] = std::this_thread::get_id(); }, {.least = 15});
         CHECK(std::set<std::thread::id>(by.begin(), by.end()).size() == 2);
         // The first chunk waits for all others, also for the second one, of the same share.
         std::atomic<int> done{0};
