@@ -94,8 +94,8 @@ void csr_apply_adjoint(const CsrView<T>& matrix, double a, const T* x, double b,
 // The chunks in which loops over a vector of n values run, and in which their sums are formed.
 struct VectorChunks {
     explicit VectorChunks(std::int64_t n);
-    // Of such loops: a few thousand values are done sooner than another thread has fetched its part from where it was written.
-    static constexpr Team::Grain kGrain{.least = 8};
+    // Of such loops: some thousand values are done sooner than another thread has fetched its part from where it was written.
+    static constexpr Team::Grain kGrain{.least = 4};
     std::int64_t count;
     std::int64_t length;
 };
