@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <chrono>
 #include <cmath>
 #include <numeric>
 #include <mutex>
@@ -431,9 +432,11 @@ TEST_CASE("cpu team: every chunk once, whoever is in the team") {
             cpu::Team::run(team, [&] {
                 for (const std::int64_t count : {0, 1, 2, 3, 16, 17, 1000, 4096}) {
                     for (int repeat = 0; repeat < 20; ++repeat) {
-                        std::vector<int> seen(static_cast<std::size_t>(count), 0);
-                        cpu::Team::loop(count, [&](std::int64_t c) { ++seen[static_cast<std::size_t>(c)]; });
-                        REQUIRE(std::all_of(seen.begin(), seen.end(), [](int times) { return times == 1; }));
+                        for (const cpu::Team::Grain grain : {cpu::Team::Grain{}, {.least = 7}, {.large = true}, {.least = 100000}}) {
+                            std::vector<int> seen(static_cast<std::size_t>(count), 0);
+                            cpu::Team::loop(count, [&](std::int64_t c) { ++seen[static_cast<std::size_t>(c)]; }, grain);
+                            REQUIRE(std::all_of(seen.begin(), seen.end(), [](int times) { return times == 1; }));
+                        }
                     }
                 }
             });
@@ -533,6 +536,29 @@ TEST_CASE("cpu team: the size that iterations are fastest with, where they are s
         CHECK(choice.threads() == 16);
         choice.took(1e-4);
     }
+}
+
+TEST_CASE("cpu team: few small chunks stay with few threads, large ones are taken over") {
+    const Threads scope(4);
+    cpu::Team::run(4, [&] {
+        std::vector<std::thread::id> by(30);
+        cpu::Team::loop(30, [&](std::int64_t c) { by[static_cast<std::size_t>(c)] = std::this_thread::get_id(); }, {.least = 15});
+        CHECK(std::set<std::thread::id>(by.begin(), by.end()).size() == 2);
+        // The first chunk waits for all others, also for the second one, of the same share.
+        std::atomic<int> done{0};
+        bool last = false;
+        cpu::Team::loop(
+            8,
+            [&](std::int64_t c) {
+                if (c == 0) {
+                    for (int naps = 0; naps < 20000 && done < 7; ++naps) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+                    last = done == 7;
+                }
+                ++done;
+            },
+            {.large = true});
+        CHECK(last);
+    });
 }
 
 TEST_CASE("cpu team: a team of one is one thread") {

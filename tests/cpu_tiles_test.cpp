@@ -195,13 +195,14 @@ TEST_CASE("cpu tiles: taken where it pays") {
     CHECK_FALSE(but([](auto& s) { s.rows = 600000; }));            // in the caches
     CHECK_FALSE(but([](auto& s) { s.value_bytes = 4; }));
     CHECK(but([](auto& s) { s.rows = 4000000, s.value_bytes = 4, s.nnz = 80000000; }));
-    CHECK_FALSE(but([](auto& s) { s.nnz = 4000000; }));            // few entries a tile
+    CHECK_FALSE(but([](auto& s) { s.nnz = 2000000; }));            // few entries a tile
 
     CHECK(but([](auto& s) { s = {8000000, 2000000, 64000000, 8, 0.9, true}; }));
     CHECK_FALSE(but([](auto& s) { s = {16000000, 4000000, 64000000, 8, 0.9, true}; }));  // each of many panels reads long vectors
-    CHECK(but([](auto& s) { s.rows = 300000, s.eights = false; }));
-    CHECK(but([](auto& s) { s.rows = 600000, s.value_bytes = 4, s.eights = false; }));
-    CHECK_FALSE(but([](auto& s) { s.rows = 200000, s.cols = 100000, s.eights = false; }));
+    CHECK(but([](auto& s) { s.rows = 600000, s.eights = false; }));
+    CHECK(but([](auto& s) { s.value_bytes = 4, s.eights = false; }));
+    CHECK_FALSE(but([](auto& s) { s.rows = 500000, s.eights = false; }));
+    CHECK_FALSE(but([](auto& s) { s.rows = 1500000, s.value_bytes = 4, s.eights = false; }));
     const auto a = matrix_with_rows(std::vector<std::int64_t>(700000, 12), 100000, 131);
     CHECK(make_cpu_operator<double>(a)->plan().storage == StorageKind::tiles);
     CHECK(make_cpu_operator<double>(a)->plan().storage_reason == "the entries are scattered");

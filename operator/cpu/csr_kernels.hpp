@@ -31,8 +31,8 @@ std::vector<std::int64_t> balanced_chunks(std::int64_t rows, const std::int64_t*
 
 // f(chunk) for every chunk below count, by the team of the solve or, where there is none, by threads of its own.
 template <class F>
-void for_each_chunk(std::int64_t count, const F& f) {
-    Team::loop(count, f);
+void for_each_chunk(std::int64_t count, const F& f, Team::Grain grain = {}) {
+    Team::loop(count, f, grain);
 }
 
 // A chunk of rows as it is stored, in rows or, where it has an order, in slices. Columns are those of the matrix, or 16-bit ones that count from
@@ -94,6 +94,8 @@ void csr_apply_adjoint(const CsrView<T>& matrix, double a, const T* x, double b,
 // The chunks in which loops over a vector of n values run, and in which their sums are formed.
 struct VectorChunks {
     explicit VectorChunks(std::int64_t n);
+    // Of such loops: some thousand values are done sooner than another thread has fetched its part from where it was written.
+    static constexpr Team::Grain kGrain{.least = 4};
     std::int64_t count;
     std::int64_t length;
 };

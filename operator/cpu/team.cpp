@@ -60,8 +60,7 @@ void Team::await(int first, int end, const F& done) {
     }
 }
 
-void Team::share_out(Job job) {
-    if (job.threads == 0) job.threads = in_use_.load(std::memory_order_relaxed);
+void Team::share_out(const Job& job) {
     job_ = job;
     const std::uint32_t number = number_.load(std::memory_order_relaxed) + 1;
     number_.store(number, std::memory_order_seq_cst);
@@ -82,7 +81,7 @@ void Team::resize(int threads) {
     if (threads == before) return;
     in_use_.store(threads, std::memory_order_seq_cst);
     if (threads < before) {
-        share_out({[](const void*, std::int64_t) {}, nullptr, 0, before});  // after which the others go
+        share_out({[](const void*, std::int64_t) {}, nullptr, 0, false, before, before});  // after which the others go
         return;
     }
     in_use_.notify_all();
@@ -102,14 +101,15 @@ void Team::take_part(int thread, std::uint32_t number) {
 void Team::work(int thread, std::uint32_t number) {
     // Of a thread, at most: so few are done sooner than it takes to look at what the others have left.
     constexpr std::int64_t kFewChunks = 16;
-    const int threads = job_.threads;
-    const auto first_of = [&](std::int64_t t) { return job_.count * t / threads; };
-    if (job_.count <= kFewChunks * threads) {
+    const int shares = job_.shares;
+    if (thread >= shares) return;
+    const auto first_of = [&](std::int64_t t) { return job_.count * t / shares; };
+    if (!job_.large && job_.count <= kFewChunks * shares) {
         for (std::int64_t c = first_of(thread); c < first_of(thread + 1); ++c) job_.call(job_.f, c);
         return;
     }
-    for (int i = 0; i < threads; ++i) {
-        const int t = thread + i < threads ? thread + i : thread + i - threads;
+    for (int i = 0; i < shares; ++i) {
+        const int t = thread + i < shares ? thread + i : thread + i - shares;
         const auto end = static_cast<std::uint64_t>(first_of(t + 1));
         std::atomic<std::uint64_t>& next = places_[static_cast<std::size_t>(t)].next;
         std::uint64_t seen = next.load(std::memory_order_relaxed);

@@ -6,6 +6,7 @@
 
 #include <omp.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cstdint>
 #include <exception>
@@ -25,10 +26,19 @@ class Team {
     // So many threads of the caller's team, the caller among them, share its loops from now on; the others sleep. At most those of run(). No team: no change.
     static void use(int threads);
 
+    // What the chunks of a loop are like.
+    struct Grain {
+        std::int64_t least = 1;  // that are worth a thread
+        bool large = false;      // each worth a look whether others have some left
+    };
     // f(chunk) for every chunk below count. A thread takes its own share from the front, the same in every loop, so that it finds in its
-    // memory what it wrote first; where there are many chunks it then helps the others. The first exception is thrown again when all are done.
+    // memory what it wrote first; where chunks are many or large it then helps the others. The first exception is thrown again when all are done.
     template <class F>
-    static void loop(std::int64_t count, const F& f);
+    static void loop(std::int64_t count, const F& f, Grain grain);
+    template <class F>
+    static void loop(std::int64_t count, const F& f) {
+        loop(count, f, Grain{});
+    }
 
   private:
     // Of a thread, a cache line each.
@@ -42,13 +52,15 @@ class Team {
         void (*call)(const void* f, std::int64_t chunk);
         const void* f;
         std::int64_t count;
-        int threads;
+        bool large;
+        int shares;   // of the first threads
+        int threads;  // that report
     };
     static constexpr std::uint32_t kAway = ~std::uint32_t{0};  // done, by a thread that is not in use
     static constexpr int kEnded = 1 << 30;                      // in use, at the team's end
 
     explicit Team(int threads);
-    void share_out(Job job);
+    void share_out(const Job& job);
     void resize(int threads);
     // Until done(number of t's last job) for all threads t from `first` on and below `end`.
     template <class F>
@@ -137,14 +149,16 @@ void Team::loop_by_itself(std::int64_t count, const F& f) {
 }
 
 template <class F>
-void Team::loop(std::int64_t count, const F& f) {
+void Team::loop(std::int64_t count, const F& f, Grain grain) {
     if (count >= 2 && current_ == nullptr && omp_get_max_threads() > 1 && !omp_in_parallel()) return loop_by_itself(count, f);
     Team* team = count < 2 ? nullptr : current_;
-    if (team == nullptr || team->in_use_.load(std::memory_order_relaxed) == 1) {
+    const int threads = team == nullptr ? 1 : team->in_use_.load(std::memory_order_relaxed);
+    const int shares = static_cast<int>(std::clamp<std::int64_t>(count / grain.least, 1, threads));
+    if (shares == 1) {
         for (std::int64_t c = 0; c < count; ++c) f(c);
         return;
     }
-    team->share_out({[](const void* g, std::int64_t chunk) { (*static_cast<const F*>(g))(chunk); }, &f, count, 0});
+    team->share_out({[](const void* g, std::int64_t chunk) { (*static_cast<const F*>(g))(chunk); }, &f, count, grain.large, shares, threads});
 }
 
 }  // namespace lsmr::cpu

@@ -18,20 +18,21 @@ constexpr std::int64_t kWidest = std::int64_t{1} << (32 - kTileColumnBits);
 constexpr std::int64_t kNarrowest = 4096;
 // Panels come in so many, where there are rows enough: as many threads have the same work.
 constexpr std::int64_t kTilePanels = 16;
-// Panels of n rows. Wide ones: each reads all of x.
-std::int64_t panel_count(std::int64_t n) {
-    constexpr std::int64_t kUsual = kWidest / 8 * 7;  // those with few entries a row are wider
+// Panels of n rows, whose sums are of so many bytes. Wide ones, since each reads all of x, but of a quarter of a megabyte: two threads may share a cache. Those
+// with few entries a row are wider.
+std::int64_t panel_count(std::int64_t n, std::int64_t value_bytes) {
+    const std::int64_t usual = value_bytes == sizeof(double) ? kWidest / 2 : kWidest / 8 * 7;
     if (n <= kTilePanels * kNarrowest) return std::max<std::int64_t>((n + kNarrowest - 1) / kNarrowest, 1);
-    return (n + kTilePanels * kUsual - 1) / (kTilePanels * kUsual) * kTilePanels;
+    return (n + kTilePanels * usual - 1) / (kTilePanels * usual) * kTilePanels;
 }
 // Terms that are added to one sum, at most.
 constexpr int kChain = 64;
 
 // Panels of about equal work. counts: entries of each row.
 template <class Count>
-std::vector<std::int64_t> panel_firsts(std::int64_t n, std::int64_t nnz, const Count& count) {
+std::vector<std::int64_t> panel_firsts(std::int64_t n, std::int64_t nnz, std::int64_t value_bytes, const Count& count) {
     constexpr std::int64_t kOwnCost = 2;  // entries that a row costs as much as
-    const std::int64_t target = (nnz + kOwnCost * n) / panel_count(n) + 1;
+    const std::int64_t target = (nnz + kOwnCost * n) / panel_count(n, value_bytes) + 1;
     std::vector<std::int64_t> firsts{0};
     std::int64_t work = 0;
     for (std::int64_t i = 0; i < n; ++i) {
@@ -52,19 +53,20 @@ double scaled(double value, int exponent) { return exponent == 0 ? value : std::
 }  // namespace
 
 bool tiles_pay(const TileShape& shape) {
-    // Below, rows in panels of columns find what they gather in the second-level cache. By eights they take half as long in fp32, entries of tiles do not.
-    constexpr std::int64_t kMiB = std::int64_t{1} << 20;
-    const std::int64_t least_bytes = !shape.eights ? 2 * kMiB : shape.value_bytes == sizeof(double) ? 5 * kMiB : 12 * kMiB;
+    // Below, rows in panels of columns find what they gather in the second-level cache. In fp32 they take half as long, by eights above all; entries of tiles
+    // do not.
+    const bool wide = shape.value_bytes == sizeof(double);
+    const std::int64_t least_bytes = (shape.eights ? (wide ? 5 : 12) : (wide ? 4 : 6)) * (std::int64_t{1} << 20);
     constexpr double kScattered = 0.25;  // as choose_panels() has it
     // What panels read of x in both products, for each entry: from caches that threads share, in order; a gather fetches a line of 64 bytes in each.
-    constexpr std::int64_t kMostVectorBytes = 100;
-    const std::int64_t vectors = panel_count(shape.rows) * shape.cols + panel_count(shape.cols) * shape.rows;
+    constexpr std::int64_t kMostVectorBytes = 150;
+    const std::int64_t vectors = panel_count(shape.rows, shape.value_bytes) * shape.cols + panel_count(shape.cols, shape.value_bytes) * shape.rows;
     return why_not_tiles(shape.rows, shape.cols).empty() && std::max(shape.rows, shape.cols) * shape.value_bytes >= least_bytes &&
            shape.lines_per_entry >= kScattered && vectors * shape.value_bytes <= kMostVectorBytes * shape.nnz;
 }
 
 std::string why_not_tiles(std::int64_t rows, std::int64_t cols) {
-    // A partial sum of a norm for each panel. Panels end where they have their work or their width: at most so many more than panel_count() says.
+    // A partial sum of a norm for each panel. Panels end where they have their work, at most panel_count() of them, or their width.
     constexpr std::int64_t kMost = kMaxPartials / 4 * kWidest;
     if (std::max(rows, cols) <= kMost) return {};
     return fmt::format("it takes up to {} rows and columns, the matrix has {} and {}", kMost, rows, cols);
@@ -101,7 +103,7 @@ TileStorage<T>::TileStorage(const CsrMatrix& a, Orientation orientation, int exp
 template <class T>
 template <class Put>
 void TileStorage<T>::place_rows(const CsrMatrix& a, const Put& put) {
-    firsts_ = panel_firsts(a.rows(), a.nnz(), [&](std::int64_t i) { return a.offsets()[i + 1] - a.offsets()[i]; });
+    firsts_ = panel_firsts(a.rows(), a.nnz(), sizeof(T), [&](std::int64_t i) { return a.offsets()[i + 1] - a.offsets()[i]; });
     panels_.resize(firsts_.size() - 1);
     tiles_.assign(panels_.size() * static_cast<std::size_t>(slices_) + 1, a.nnz());
     for_each_chunk(panels(), [&](std::int64_t p) {
@@ -126,7 +128,7 @@ template <class Put>
 void TileStorage<T>::place_columns(const CsrMatrix& a, const Put& put) {
     std::vector<std::int64_t> in_column(static_cast<std::size_t>(a.cols()), 0);
     for (std::int64_t k = 0; k < a.nnz(); ++k) ++in_column[static_cast<std::size_t>(a.columns()[k])];
-    firsts_ = panel_firsts(a.cols(), a.nnz(), [&](std::int64_t j) { return in_column[static_cast<std::size_t>(j)]; });
+    firsts_ = panel_firsts(a.cols(), a.nnz(), sizeof(T), [&](std::int64_t j) { return in_column[static_cast<std::size_t>(j)]; });
     panels_.resize(firsts_.size() - 1);
     std::vector<std::int32_t> panel_of(static_cast<std::size_t>(a.cols()));
     for (std::size_t p = 0; p < panels_.size(); ++p) std::fill(panel_of.begin() + firsts_[p], panel_of.begin() + firsts_[p + 1], static_cast<std::int32_t>(p));
@@ -215,7 +217,7 @@ void TileStorage<T>::apply(double a, const T* x, double b, T* y, Scratch& scratc
             }
             const double square = kernels.finish(length, static_cast<T>(a), sums, static_cast<T>(b), y + first);
             if (squares) squares[p] = square;
-        });
+        }, {.large = true});
     };
     if (short_values_.empty()) with_values(values_.data());
     else if constexpr (std::is_same_v<T, double>) with_values(short_values_.data());

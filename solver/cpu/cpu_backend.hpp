@@ -217,7 +217,7 @@ class CpuBackend {
                 for (int s = 0; s < F::kSums; ++s) total[s].add((sums[0][s] + sums[1][s]) + (sums[2][s] + sums[3][s]));
             }
             for (int s = 0; s < F::kSums; ++s) partials[s][c] = total[s].value();
-        });
+        }, cpu::VectorChunks::kGrain);
     }
     // elementwise(n, f, slot), then finish(r, stage, slots): one kernel on a GPU.
     template <class R, class F>
