@@ -261,7 +261,7 @@ __global__ void __launch_bounds__(kPersistentThreads, 1)
             double u2 = kFew ? squares_of(u_of(k + 1), forward.rows) : handed.u_squares.sum();
             if constexpr (!kAlone) {
                 publish(problem.u_sums, u2, pass_tag);
-                let_sums_cross();
+                let_sums_cross(kFew ? kCrossingCyclesBeside : kCrossingCycles);
                 u2 = collect(problem.u_sums, pass_tag);
             }
             const Length beta = length_of(u2);
@@ -276,7 +276,7 @@ __global__ void __launch_bounds__(kPersistentThreads, 1)
             double v2 = kFew ? squares_of(v_of(k + 1), adjoint.rows) : handed.v_squares.sum();
             if constexpr (!kAlone) {
                 publish(problem.v_sums, v2, pass_tag + 1);
-                let_sums_cross();
+                let_sums_cross(kFew ? kCrossingCyclesBeside : kCrossingCycles);
                 v2 = collect(problem.v_sums, pass_tag + 1);
             }
             if (lane == 0) {
