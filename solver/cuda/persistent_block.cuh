@@ -151,10 +151,11 @@ __device__ inline void pause(int cycles) {
     const int begun = static_cast<int>(clock());
     while (static_cast<int>(clock()) - begun < cycles) {}
 }
-constexpr int kCrossingCycles = 4;  // for each block
+constexpr int kCrossingCycles = 4;        // for each block
+constexpr int kCrossingCyclesBeside = 6;  // beside few letters, which take longer
 // By one whole warp, between publish() and collect(). Reads that find the sums of others missing keep them from arriving: on an H200 an exchange of
 // 132 sums takes 1,940 cycles without the pause, 1,220 with it; of 16, 1,070 and, with a pause as long, 1,180.
-__device__ inline void let_sums_cross() { pause(kCrossingCycles * static_cast<int>(gridDim.x)); }
+__device__ inline void let_sums_cross(int cycles = kCrossingCycles) { pause(cycles * static_cast<int>(gridDim.x)); }
 // By one whole warp: the sum of all blocks, once all are there.
 __device__ inline double collect(const TaggedSum* sums, std::uint64_t tag) {
     const int lane = static_cast<int>(threadIdx.x) % 32;

@@ -17,7 +17,12 @@ class TeamRow {
   public:
     // zero: a place beyond all products, which holds 0. By whole warps.
     __device__ TeamRow(const MailRows& side, const MailDiagonal* diagonals, int zero, int thread)
-        : level_(side.team_level), row_((thread >> 5 << (5 - level_)) + (thread & ((32 >> level_) - 1))), turn_(thread % 32 >> (5 - level_)), rows_(side.rows), diagonals_(diagonals), count_(side.diagonals) {
+        : level_(side.team_level),
+          row_((thread / 32 << (5 - level_)) + (thread & ((32 >> level_) - 1))),
+          turn_(thread % 32 >> (5 - level_)),
+          rows_(side.rows),
+          diagonals_(diagonals),
+          count_(side.diagonals) {
 #pragma unroll
         for (int n = 0; n < kKept; n += 2) places_[n / 2] = place(n, zero) | place(n + 1, zero) << 16;
         unsigned left = 0;
@@ -28,9 +33,24 @@ class TeamRow {
     __device__ int own() const { return turn_ == 0 && row_ < rows_ ? row_ : -1; }
     // The sum of the row's products, for all of its team. By whole warps.
     __device__ T sum(const T* products) const {
-        T sum = sum_of<0>(products);
-        if (most_ > kBatch) sum += sum_of<kBatch>(products);
-        for (int n = kKept; n < most_; ++n) sum += has(n) ? products[at(n)] : T(0);
+        T parts[kBatch];
+        const auto kept = [&](int first) {
+#pragma unroll
+            for (int k = 0; k < kBatch; k += 2) {
+                const unsigned two = places_[(first + k) / 2];
+                parts[k] = products[two & 0xffffu];
+                parts[k + 1] = products[two >> 16];
+            }
+            return sum_of(parts);
+        };
+        T sum = kept(0);
+        if (most_ > kBatch) sum += kept(kBatch);
+#pragma unroll 1
+        for (int first = kKept; first < most_; first += kBatch) {
+#pragma unroll
+            for (int k = 0; k < kBatch; ++k) parts[k] = has(first + k) ? products[at(first + k)] : T(0);
+            sum += sum_of(parts);
+        }
         for (int lanes = 16; lanes >= 32 >> level_; lanes /= 2) sum += __shfl_xor_sync(0xffffffffu, sum, lanes);
         return sum;
     }
@@ -45,15 +65,7 @@ class TeamRow {
     }
     __device__ int at(int n) const { return diagonals_[turn_ + (n << level_)].begin + row_; }
     __device__ unsigned place(int n, int zero) const { return static_cast<unsigned>(has(n) ? at(n) : zero); }
-    template <int kFirst>
-    __device__ T sum_of(const T* products) const {
-        T parts[kBatch];
-#pragma unroll
-        for (int k = 0; k < kBatch; k += 2) {
-            const unsigned two = places_[(kFirst + k) / 2];
-            parts[k] = products[two & 0xffffu];
-            parts[k + 1] = products[two >> 16];
-        }
+    static __device__ T sum_of(const T (&parts)[kBatch]) {
         return ((parts[0] + parts[1]) + (parts[2] + parts[3])) + ((parts[4] + parts[5]) + (parts[6] + parts[7]));
     }
 

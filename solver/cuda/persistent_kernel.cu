@@ -309,7 +309,7 @@ __global__ void __launch_bounds__(kPersistentThreads, 1)
                 u2 = part.collect(u_sum, k);
             } else if constexpr (!kAlone) {
                 publish(problem.u_sums, u2, pass_tag);
-                let_sums_cross();
+                let_sums_cross(kFew ? kCrossingCyclesBeside : kCrossingCycles);
                 u2 = collect(problem.u_sums, pass_tag);
             }
             const Length beta = length_of(u2);
@@ -327,7 +327,7 @@ __global__ void __launch_bounds__(kPersistentThreads, 1)
                 v2 = part.collect(v_sum, k);
             } else if constexpr (!kAlone) {
                 publish(problem.v_sums, v2, pass_tag + 1);
-                let_sums_cross();
+                let_sums_cross(kFew ? kCrossingCyclesBeside : kCrossingCycles);
                 v2 = collect(problem.v_sums, pass_tag + 1);
             }
             if (lane == 0) {
