@@ -453,6 +453,13 @@ TEST_CASE("data: M42 a negative row is refused") {
 TEST_CASE("data: M43 indices beyond the sizes are refused") {
     refuses(kReal + "2 2 1\n3 1 5\n", 3, 1, "row '3' outside 1..2");
     refuses(kReal + "2 2 1\n1 3 5\n", 3, 3, "column '3' outside 1..2");
+    refuses(kReal + "2 3 1\n3 1 5\n", 3, 1, "row '3' outside 1..2; it would fit if rows and columns were swapped");
+    try {
+        read(kReal + "2 3 1\n4 1 5\n");
+        FAIL("row 4 of 2 was accepted");
+    } catch (const InputError& error) {
+        CHECK(std::string(error.what()).ends_with("row '4' outside 1..2"));
+    }
     refuses(kReal + "2 3 1\n3 1 5\n", 3, 1, "if rows and columns were swapped");
 }
 TEST_CASE("data: M44 M45 large indices do not wrap") {
