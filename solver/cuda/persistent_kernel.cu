@@ -14,7 +14,8 @@
 // sum of all blocks to which each could add only after reading: u-hat and its sums before the sums of v-hat, these before the next sums of
 // u-hat. Sums of x are read beside all this, before the sums of the next u-hat but one: they have two places in turn.
 // A single block gathers from its own shared memory. Where values are mailed (solver/cuda/mail.hpp, persistent_mail.cuh) no one gathers from L2:
-// the products of stage A begin with v-hat as it comes, those of stage B with what the rows' owners made of u-hat; their tag is a bit.
+// the products of stage A begin with v-hat as it comes, those of stage B with what the rows' owners made of u-hat; their tag is a bit. Where a block has
+// few of them (persistent_few.cuh), a thread updates u-hat and v-hat where it has added their products itself, and the first warp adds the squares.
 #include "solver/cuda/persistent_block.cuh"
 #include "solver/cuda/persistent_few.cuh"
 #include "solver/cuda/persistent_kernel.hpp"
@@ -70,7 +71,7 @@ struct Handed {
     IterationRecord unread;              // of all blocks but the first, which alone writes records
 };
 
-// kFew: of mail that is few.
+// kFew: values are mailed, and no block has more than PersistentMail::few says.
 template <class T, class R, Crossing kCrossing, bool kFew = false>
 __global__ void __launch_bounds__(kPersistentThreads, 1)
     persistent_kernel(const __grid_constant__ PersistentProblem<T> problem, const __grid_constant__ PersistentVectors<T> vectors, R* r,
