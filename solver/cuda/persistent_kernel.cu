@@ -15,7 +15,8 @@
 // u-hat. Sums of x are read beside all this, before the sums of the next u-hat but one: they have two places in turn.
 // A single block gathers from its own shared memory; so do the blocks of a cluster, into which the others write (persistent_cluster.cuh). Where values
 // are mailed (solver/cuda/mail.hpp, persistent_mail.cuh) no one gathers from L2: the products of stage A begin with v-hat as it comes, those of stage B
-// with what the rows' owners made of u-hat; their tag is a bit.
+// with what the rows' owners made of u-hat; their tag is a bit. Where a block has few of them (persistent_few.cuh), a thread updates u-hat and v-hat
+// where it has added their products itself, and the first warp adds the squares.
 #include "solver/cuda/persistent_block.cuh"
 #include "solver/cuda/persistent_cluster.cuh"
 #include "solver/cuda/persistent_few.cuh"
@@ -73,7 +74,7 @@ struct Handed {
     IterationRecord unread;              // of all blocks but the first, which alone writes records
 };
 
-// kFew: of mail that is few.
+// kFew: values are mailed, and no block has more than PersistentMail::few says.
 template <class T, class R, Crossing kCrossing, bool kFew = false>
 __global__ void __launch_bounds__(kPersistentThreads, 1)
     persistent_kernel(const __grid_constant__ PersistentProblem<T> problem, const __grid_constant__ PersistentVectors<T> vectors, R* r,
