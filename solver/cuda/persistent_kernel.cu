@@ -276,7 +276,6 @@ __global__ void __launch_bounds__(kPersistentThreads, 1)
                     if (k + 1 < iterations) part.send_columns(v_next, product_thread);
                 }
             }
-            }
             const Step step = own_step(&recurrence, v, step_own);
             const auto coefficients = handed.step;
 #pragma unroll 1
