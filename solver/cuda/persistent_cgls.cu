@@ -159,6 +159,7 @@ __global__ void __launch_bounds__(kPersistentThreads, 1)
                 update_r(i, {step}, r_squares);
                 if constexpr (kGathered) forward.send(i, r[i], pass_tag);
             }
+            handed.r_squares.put(product_thread, r_squares[0]);
             if constexpr (!kGathered) sync(products, kProductThreads);
             if constexpr (kMailed) part.send_rows(r, product_thread);
             if constexpr (kClustered) part.u.send(product_thread, true, [&](int i) { return r[i]; }, [](int, T) {});
@@ -166,7 +167,6 @@ __global__ void __launch_bounds__(kPersistentThreads, 1)
             double x_squares[2] = {0, 0};
 #pragma unroll 1
             for (int j = product_thread; j < adjoint.rows; j += kProductThreads) update_x(j, {step, lambda2}, x_squares);
-            handed.r_squares.put(product_thread, r_squares[0]);
             handed.x_squares.put(product_thread, x_squares[0]);
             handed.from_center_squares.put(product_thread, x_squares[1]);
             arrive(updated, kBoth);

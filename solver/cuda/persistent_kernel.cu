@@ -202,7 +202,7 @@ __global__ void __launch_bounds__(kPersistentThreads, 1)
                 squares += static_cast<double>(value) * static_cast<double>(value);
             };
             if constexpr (kFew) {
-                if (few.row.own() >= 0) keep_u(few.row.own(), new_u(few.row.own(), own_dot));
+                if (const int i = few.row.own(); i >= 0) keep_u(i, new_u(i, own_dot));
                 sync(u_written, kWorkers);
                 few.send_rows(u_next);
             } else {
@@ -254,7 +254,7 @@ __global__ void __launch_bounds__(kPersistentThreads, 1)
                 squares += static_cast<double>(value) * static_cast<double>(value);
             };
             if constexpr (kFew) {
-                if (few.column.own() >= 0) keep_v(few.column.own(), mailable(new_v(few.column.own(), own_dot)));
+                if (const int j = few.column.own(); j >= 0) keep_v(j, mailable(new_v(j, own_dot)));
                 sync(v_written, kWorkers);
                 if (k + 1 < iterations) few.send_columns(v_next);
             } else {
@@ -449,13 +449,13 @@ __global__ void __launch_bounds__(kPersistentThreads, 1)
 }
 
 template <class R, class T>
-const void* kernel_of(Crossing crossing, bool few) {
+const void* kernel_of(const PersistentProblem<T>& problem) {
     const auto kernel = [&] {
-        switch (crossing) {
+        switch (problem.crossing) {
             case Crossing::none: return &persistent_kernel<T, R, Crossing::none>;
             case Crossing::clustered: return &persistent_kernel<T, R, Crossing::clustered>;
             case Crossing::gathered: return &persistent_kernel<T, R, Crossing::gathered>;
-            default: return few ? &persistent_kernel<T, R, Crossing::mailed, true> : &persistent_kernel<T, R, Crossing::mailed>;
+            default: return problem.mail.few ? &persistent_kernel<T, R, Crossing::mailed, true> : &persistent_kernel<T, R, Crossing::mailed>;
         }
     }();
     return reinterpret_cast<const void*>(kernel);
@@ -464,13 +464,14 @@ const void* kernel_of(Crossing crossing, bool few) {
 }  // namespace
 
 int most_cluster_blocks(std::int64_t shared_bytes) {
-    const auto kernel = kernel_of<LsmrRecurrence<double>, double>(Crossing::clustered, false);
-    return most_cluster_blocks(kernel, static_cast<int>(shared_bytes));
+    PersistentProblem<double> clustered;
+    clustered.crossing = Crossing::clustered;
+    return most_cluster_blocks(kernel_of<LsmrRecurrence<double>>(clustered), static_cast<int>(shared_bytes));
 }
 
 template <class T>
 void prepare_persistent(const PersistentProblem<T>& problem) {
-    for (const void* kernel : {kernel_of<LsmrRecurrence<T>, T>(problem.crossing, problem.mail.few), kernel_of<LsqrRecurrence<T>, T>(problem.crossing, problem.mail.few)}) {
+    for (const void* kernel : {kernel_of<LsmrRecurrence<T>>(problem), kernel_of<LsqrRecurrence<T>>(problem)}) {
         allow_shared(kernel, static_cast<int>(problem.shared_bytes));
         if (problem.crossing == Crossing::clustered) allow_cluster(kernel);
     }
@@ -478,12 +479,12 @@ void prepare_persistent(const PersistentProblem<T>& problem) {
 template <class T>
 void launch_persistent(const PersistentProblem<T>& problem, const PersistentVectors<T>& vectors, LsmrRecurrence<T>* r, Progress* progress, int iterations,
                        std::uint64_t tag, cudaStream_t stream) {
-    launch(kernel_of<LsmrRecurrence<T>, T>(problem.crossing, problem.mail.few), problem, vectors, r, progress, iterations, tag, stream);
+    launch(kernel_of<LsmrRecurrence<T>>(problem), problem, vectors, r, progress, iterations, tag, stream);
 }
 template <class T>
 void launch_persistent(const PersistentProblem<T>& problem, const PersistentVectors<T>& vectors, LsqrRecurrence<T>* r, Progress* progress, int iterations,
                        std::uint64_t tag, cudaStream_t stream) {
-    launch(kernel_of<LsqrRecurrence<T>, T>(problem.crossing, problem.mail.few), problem, vectors, r, progress, iterations, tag, stream);
+    launch(kernel_of<LsqrRecurrence<T>>(problem), problem, vectors, r, progress, iterations, tag, stream);
 }
 
 #define LSMR_LAUNCH(T, R) \
