@@ -316,9 +316,7 @@ TEST_CASE("cuda formats: update keeps a forced format") {
     }
 }
 
-TEST_SUITE_BEGIN("performance");
-
-TEST_CASE("cuda performance: SELL-32 on a stencil of 27 points is at least 1.4 times as fast as cuSPARSE, in fp64 with 32-bit columns") {
+TEST_CASE("cuda performance: SELL-32 on a stencil of 27 points is at least 1.4 times as fast as cuSPARSE, in fp64 with 32-bit columns" * doctest::test_suite("alone")) {
     LSMR_NEEDS_GPU();
     const std::int64_t n = 130;
     HostBuffer<std::int64_t> offsets(n * n * n + 1);
@@ -356,5 +354,3 @@ TEST_CASE("cuda performance: SELL-32 on a stencil of 27 points is at least 1.4 t
     CAPTURE(ours);
     CHECK(ours <= theirs / 1.4);
 }
-
-TEST_SUITE_END();

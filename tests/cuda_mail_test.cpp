@@ -430,7 +430,7 @@ TEST_CASE("cuda mail: made on the device as on the host, entry after entry") {
 
 TEST_CASE("cuda mail: what gathers give, and the same bits however it is launched") {
     LSMR_NEEDS_GPU();
-    // All but the last have few letters a thread; the columns of the fourth have more products than a thread keeps the places of.
+    // All but the last have few letters a thread, and all but the fourth no long columns; those of the fifth have more products than a thread keeps the places of.
     for (const Matrix& a : {ragged(3000, 1100, 721), ragged(900, 4000, 722), ragged(700, 2000, 723), random_sparse(5000, 20, 4, 724), random_sparse(20000, 8000, 10, 725),
                             random_sparse(60000, 25000, 9, 727)}) {
         compare<Lsmr<double>>(a, 726, Crossing::mailed);

@@ -254,7 +254,7 @@ TEST_CASE("cuda memory: a capture that fails leaves no error for the next launch
     context.synchronize();  // the stream is as before
 }
 
-TEST_CASE("cuda memory: memory goes back to the driver with the context") {
+TEST_CASE("cuda memory: memory goes back to the driver with the context" * doctest::test_suite("alone")) {
     LSMR_NEEDS_GPU();
     { CudaContext warm(0); }
     std::size_t free_before = 0, free_after = 0, total = 0;

@@ -59,7 +59,7 @@ TEST_CASE("cuda graph: status 1 compatible") { LSMR_NEEDS_GPU(); suite_status_co
 TEST_CASE("cuda graph: status 2 least squares") { LSMR_NEEDS_GPU(); suite_status_least_squares(on_graph()); }
 TEST_CASE("cuda graph: status 3 condition limit") { LSMR_NEEDS_GPU(); suite_status_condition_limit(on_graph()); }
 TEST_CASE("cuda graph: status 7 iteration limit") { LSMR_NEEDS_GPU(); suite_status_iteration_limit(on_graph()); }
-TEST_CASE("cuda graph: status 8 time limit") { LSMR_NEEDS_GPU(); suite_status_time_limit(on_graph()); }
+TEST_CASE("cuda graph: status 8 time limit" * doctest::test_suite("alone")) { LSMR_NEEDS_GPU(); suite_status_time_limit(on_graph()); }
 TEST_CASE("cuda graph: status 9 stopped by the observer") { LSMR_NEEDS_GPU(); suite_status_stopped(on_graph()); }
 TEST_CASE("cuda graph: records are complete and in order") { LSMR_NEEDS_GPU(); suite_records(on_graph()); }
 TEST_CASE("cuda graph: empty rows and columns") { LSMR_NEEDS_GPU(); suite_empty_rows_and_columns(on_graph()); }
@@ -328,7 +328,7 @@ TEST_CASE("cuda persistent: it stops at the limit, to the iteration, and x is th
     }
 }
 
-TEST_CASE("cuda persistent: few launches, and what they leave for the host is the recurrence's") {
+TEST_CASE("cuda persistent: few launches, and what they leave for the host is the recurrence's" * doctest::test_suite("alone")) {
     LSMR_NEEDS_GPU();
     const Matrix a = chain(6000);
     const Vector b = random_vector(6000, 577);
@@ -404,7 +404,7 @@ TEST_CASE("cuda persistent: the history is complete beyond the length of the rin
     }
 }
 
-TEST_CASE("cuda persistent: a time limit and an observer are heard between launches") {
+TEST_CASE("cuda persistent: a time limit and an observer are heard between launches" * doctest::test_suite("alone")) {
     LSMR_NEEDS_GPU();
     const Matrix a = chain(20000);
     const Vector b = random_vector(20000, 591);

@@ -47,7 +47,7 @@ TEST_CASE("cuda solver: status 2 least squares") { LSMR_NEEDS_GPU(); suite_statu
 TEST_CASE("cuda solver: status 3 condition limit") { LSMR_NEEDS_GPU(); suite_status_condition_limit(gpu()); }
 TEST_CASE("cuda solver: status 4 and 5 machine precision") { LSMR_NEEDS_GPU(); suite_status_machine_precision(gpu()); }
 TEST_CASE("cuda solver: status 7 iteration limit") { LSMR_NEEDS_GPU(); suite_status_iteration_limit(gpu()); }
-TEST_CASE("cuda solver: status 8 time limit") { LSMR_NEEDS_GPU(); suite_status_time_limit(gpu()); }
+TEST_CASE("cuda solver: status 8 time limit" * doctest::test_suite("alone")) { LSMR_NEEDS_GPU(); suite_status_time_limit(gpu()); }
 TEST_CASE("cuda solver: status 9 stopped by the observer") { LSMR_NEEDS_GPU(); suite_status_stopped(gpu()); }
 TEST_CASE("cuda solver: records are complete and in order") { LSMR_NEEDS_GPU(); suite_records(gpu()); }
 TEST_CASE("cuda solver: estimates are the truth at first") { LSMR_NEEDS_GPU(); suite_estimates(gpu()); }

@@ -122,7 +122,7 @@ struct PersistentMail {
     T* slots = nullptr;
     std::int32_t resident = 0;  // slots of each mailbox whose entries' values are held in shared memory
     std::int32_t zero = 0;      // a product of every block that is 0 and no entry's
-    bool few = false;           // no block has more than kFewLetters a product thread each way, nor more rows or columns than product threads
+    bool few = false;           // no block has more than kFewLetters a product thread each way, nor more rows or columns than product threads; no long ones
     // Where in a block's shared memory, in bytes:
     std::uint32_t products_at = 0;
     std::uint32_t values_at = 0;

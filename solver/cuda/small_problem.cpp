@@ -42,6 +42,8 @@ constexpr std::int64_t kAlwaysMailed = 200'000;
 constexpr std::int64_t kLongestMailed = 1'600;
 constexpr std::int64_t kLeastMailed = 100'000;
 constexpr std::int64_t kLongestWorth = 1'600;
+// Where a thread has one row and keeps its products' places in registers, a row of so many keeps it too long.
+constexpr std::int64_t kLongestOfFew = 128;
 // Places among a block's products have 16 bits.
 constexpr std::int64_t kMostMailProducts = std::int64_t{1} << 16;
 
@@ -370,7 +372,8 @@ void SmallProblem<T>::make_mailboxes(const SmallMatrix<T>& matrix, const SmallPl
     const auto few = [](const std::vector<std::int32_t>& begins) {
         return std::adjacent_find(begins.begin(), begins.end(), [](std::int32_t begin, std::int32_t end) { return end - begin > kFewSlots; }) == begins.end();
     };
-    problem_.mail.few = few(made.runs.mailboxes) && few(made.runs.lists) && std::max(plan.forward.most_rows, plan.adjoint.most_rows) <= kProductThreads;
+    problem_.mail.few = few(made.runs.mailboxes) && few(made.runs.lists) && std::max(plan.forward.most_rows, plan.adjoint.most_rows) <= kProductThreads &&
+                        std::max(plan.forward.longest_row, plan.adjoint.longest_row) <= kLongestOfFew;
 }
 
 template <class T>
