@@ -324,7 +324,8 @@ TEST_CASE("cpu one pass: taken where it pays, for any number of threads") {
     };
     CHECK_FALSE(but([](auto& s) { s.value_bytes = 4; }));
     CHECK(but([](auto& s) { s.value_bytes = 4, s.grouped = true; }));
-    CHECK_FALSE(but([](auto& s) { s.lines_per_entry = 0.02; }));
+    CHECK(but([](auto& s) { s.lines_per_entry = 1.0 / 54; }));  // a stencil of 27 points, whose neighbours share two thirds of their columns
+    CHECK_FALSE(but([](auto& s) { s.lines_per_entry = 0.025; }));
     CHECK_FALSE(but([](auto& s) { s.rows = 4000000; }));                              // 5 a row
     CHECK_FALSE(but([](auto& s) { s.rows = s.cols = 1000, s.nnz = 100000; }));        // in the caches
     CHECK_FALSE(but([](auto& s) { s.rows = s.cols = cpu::kMostPairs, s.nnz = 10 * s.cols; }));

@@ -87,7 +87,7 @@ bool one_pass_pays(const OnePassShape& shape) {
     // matrix that stays in the caches. Nor does it gain where z_j is far from z_(j-1), or where rows are so short that they cost more than their entries.
     constexpr std::int64_t kLeastBytes = std::int64_t{16} << 20;
     constexpr std::int64_t kLeastPerRow = 8;
-    constexpr double kNear = 0.015;  // cache lines of x for an entry: dozens of entries use each
+    constexpr double kNear = 0.02;  // cache lines of x for an entry: 50 entries use each, as do those of a stencil of 27 points
     return shape.cols < kMostPairs && (shape.grouped || shape.value_bytes == sizeof(double)) && shape.nnz * (shape.value_bytes + 4) >= kLeastBytes &&
            shape.nnz >= kLeastPerRow * shape.rows && shape.lines_per_entry <= kNear;
 }
