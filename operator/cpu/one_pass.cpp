@@ -190,7 +190,8 @@ void OnePassRows<T>::make_steps(Part& part) const {
 
 template <class T>
 T* OnePassRows<T>::first_sum(const Scratch& scratch, std::int64_t part) const {
-    return const_cast<T*>(grouped_ ? scratch.sums.data() + part * (cols_ + kGroupPadding) : &scratch.pairs.data()[part * cols_].z);
+    if (grouped_) return const_cast<T*>(scratch.sums.data() + part * (cols_ + kGroupPadding));
+    return cols_ == 0 ? nullptr : const_cast<T*>(&scratch.pairs.data()[part * cols_].z);
 }
 
 template <class T>

@@ -35,7 +35,7 @@ bool wait_busily(int& pauses, const F& done) {
 
 }  // namespace
 
-thread_local Team* Team::current_ = nullptr;
+constinit thread_local Team* Team::current_ = nullptr;
 
 Team::Team(int threads)
     : threads_(threads),

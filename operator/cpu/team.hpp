@@ -84,7 +84,7 @@ class Team {
     std::mutex failing_;
     std::exception_ptr failure_;  // the first of the job
 
-    static thread_local Team* current_;  // of the thread that shares out jobs, while it is in none
+    static constinit thread_local Team* current_;  // of the thread that shares out jobs, while it is in none
 };
 
 template <class F>
