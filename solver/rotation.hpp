@@ -36,7 +36,8 @@ struct Length {
 // The root of a sum of squares.
 LSMR_HD inline Length length_of(double square) {
 #ifdef __CUDA_ARCH__
-    // Without a branch, of which an iteration would have many. Numbers that are not normal, 0 and infinity among them, stay as they are.
+    // Without a branch, of which an iteration would have many. 0, infinity and NaN are their own roots; a sum below the
+    // normal numbers, of lengths below 1.5e-154 where A is near 1, is taken for its root: no length beside the others, and without an inverse.
     constexpr unsigned kLeast = 1u << 20;
     constexpr unsigned kMost = 0x7ffu << 20;
     const bool normal = static_cast<unsigned>(__double2hiint(square)) - kLeast < kMost - kLeast;

@@ -388,16 +388,8 @@ TEST_CASE("cpu operator: stack of A and lambda I") {
 }
 
 TEST_CASE("cpu operator: an update that fails between the two products leaves neither") {
-    // A diagonal, and the same shape with entries on more diagonals than are stored.
-    std::vector<std::int64_t> rows, columns;
-    const std::int64_t n = 2 * kDiagonalCap;
-    for (std::int64_t i = 0; i < n; ++i) {
-        rows.push_back(i);
-        columns.push_back(i / 2 * (i % 2));
-    }
-    const auto scattered = share(CsrMatrix::from_coo(n, n, rows, columns, random_vector(n, 88)));
-    for (std::int64_t i = 0; i < n; ++i) columns[static_cast<std::size_t>(i)] = i;
-    const auto diagonal = share(CsrMatrix::from_coo(n, n, rows, columns, random_vector(n, 89)));
+    const auto [diagonal, scattered] = diagonal_and_scattered();
+    const std::int64_t n = diagonal->rows();
     OperatorOptions options;
     options.forward = parse_format("coo");
     options.adjoint = parse_format("dia");

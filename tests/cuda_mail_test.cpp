@@ -228,13 +228,17 @@ void compare(const Matrix& a, std::uint64_t seed, Crossing ours) {
     }
 }
 
+SmallPlan planned(const SmallMatrix<double>& matrix, Crossing crossing, const CudaContext& context) {
+    SmallPlan plan = matrix.plan(persistent_limits(context.device()), crossing);
+    REQUIRE(plan.crossing == crossing);
+    return plan;
+}
+
 // x stays, and the next solve is not disturbed.
 void check_not_finite(const Matrix& a, Crossing crossing) {
     const CudaContext context;
     const SmallMatrix<double> matrix(*a, 0, context);
-    const SmallPlan plan = matrix.plan(persistent_limits(context.device()), crossing);
-    REQUIRE(plan.crossing == crossing);
-    SmallProblem<double> problem(matrix, plan, context);
+    SmallProblem<double> problem(matrix, planned(matrix, crossing, context), context);
     const Vector b = random_vector(a->rows(), 732);
     const Left before = run<Lsmr<double>>(context, problem, *a, b, 0, 9, {20});
     const Left before_cgls = run<Cgls<double>>(context, problem, *a, b, 0, 9, {20});
@@ -257,9 +261,7 @@ void check_not_finite(const Matrix& a, Crossing crossing) {
 void check_repeats(const Matrix& a, Crossing crossing) {
     const CudaContext context;
     const SmallMatrix<double> matrix(*a, 0, context);
-    const SmallPlan plan = matrix.plan(persistent_limits(context.device()), crossing);
-    REQUIRE(plan.crossing == crossing);
-    SmallProblem<double> problem(matrix, plan, context);
+    SmallProblem<double> problem(matrix, planned(matrix, crossing, context), context);
     const Vector b = random_vector(a->rows(), 742);
     const Left first = run<Lsmr<double>>(context, problem, *a, b, 0.01, 60, {70});
     int different = 0;

@@ -15,6 +15,7 @@
 
 #include "operator/csr_matrix.hpp"
 #include "operator/matrix_operator.hpp"
+#include "operator/profile.hpp"
 
 namespace lsmr::test::products {
 
@@ -51,6 +52,18 @@ std::shared_ptr<const CsrMatrix> with_values(const CsrMatrix& a, const F& f) {
     std::copy(a.columns(), a.columns() + a.nnz(), columns.data());
     std::transform(a.values(), a.values() + a.nnz(), values.data(), f);
     return share(CsrMatrix::from_csr(a.rows(), a.cols(), std::move(offsets), std::move(columns), std::move(values)));
+}
+
+// A diagonal matrix, and one of the same shape and number of entries, on more diagonals than are stored as such.
+struct DiagonalAndScattered {
+    std::shared_ptr<const CsrMatrix> diagonal, scattered;
+};
+inline DiagonalAndScattered diagonal_and_scattered() {
+    constexpr std::int64_t n = 2 * kDiagonalCap;
+    std::vector<std::int64_t> along(static_cast<std::size_t>(n)), columns;
+    std::iota(along.begin(), along.end(), 0);
+    for (const std::int64_t i : along) columns.push_back(i / 2 * (i % 2));
+    return {share(CsrMatrix::from_coo(n, n, along, along, random_vector(n, 89))), share(CsrMatrix::from_coo(n, n, along, columns, random_vector(n, 88)))};
 }
 
 // Row lengths given, columns random without repetition.
